@@ -1,0 +1,47 @@
+"""Frozen records that cross rooms or reach disk."""
+
+from validate.schema.manifest import (
+    SCHEMA_VERSION,
+    ArtifactFile,
+    Deviation,
+    Evidence,
+    Manifest,
+    ModelIdentity,
+    PathProof,
+    Provenance,
+    TensorEntry,
+)
+from validate.schema.measurement import Interval, Levels, Measurement, Worst
+from validate.schema.model_config import ModelConfig
+from validate.schema.pair import Pair, Side
+from validate.schema.prompts import PROMPT_ID, Prompt
+from validate.schema.streams import Stream
+from validate.schema.verdict import EXIT_CODES, GateKind, Limit, NoiseFloor, Outcome, Verdict
+
+__all__ = [
+    "EXIT_CODES",
+    "PROMPT_ID",
+    "SCHEMA_VERSION",
+    "ArtifactFile",
+    "Deviation",
+    "Evidence",
+    "GateKind",
+    "Interval",
+    "Levels",
+    "Limit",
+    "Manifest",
+    "Measurement",
+    "ModelConfig",
+    "ModelIdentity",
+    "NoiseFloor",
+    "Outcome",
+    "Pair",
+    "PathProof",
+    "Prompt",
+    "Provenance",
+    "Side",
+    "Stream",
+    "TensorEntry",
+    "Verdict",
+    "Worst",
+]

@@ -1,0 +1,77 @@
+"""What pairing hands to metrics: two captures that are known to match, read lazily."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from numpy.typing import NDArray
+
+from validate.schema.manifest import Manifest
+from validate.schema.prompts import Prompt
+from validate.schema.streams import Stream
+
+__all__ = ["Pair", "Side"]
+
+T = TypeVar("T")
+
+
+class Side(Protocol):
+    """The reading side of one capture."""
+
+    @property
+    def label(self) -> str:
+        """Target name, for messages."""
+        ...
+
+    @property
+    def manifest(self) -> Manifest: ...
+
+    @property
+    def prompts(self) -> Mapping[str, Prompt]:
+        """Prompts by id, in capture order."""
+        ...
+
+    @property
+    def streams(self) -> Mapping[str, Stream]:
+        """Greedy streams by prompt id."""
+        ...
+
+    def names(self, prompt: str) -> tuple[str, ...]:
+        """Sorted names of the tensors captured for ``prompt``."""
+        ...
+
+    def tensor(self, prompt: str, name: str) -> NDArray[Any]:
+        """One tensor in its stored dtype (bfloat16 as ``ml_dtypes.bfloat16``); a copy, in memory."""
+        ...
+
+    def axes(self, prompt: str, name: str) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A matched ref and cand, with the oracle where there is one.
+
+    ``pairing`` guarantees: same prompts in the same order, same tensor names,
+    shapes and axes per prompt, streams for the same prompts.
+    """
+
+    ref: Side
+    cand: Side
+    prompts: tuple[str, ...]
+    oracle: Side | None = None
+    weights: Mapping[str, NDArray[Any]] | None = None
+    """Float64 weights by name for the introduced-error oracle; None when not at hand."""
+    config: Mapping[str, Any] | None = None
+    """Model configuration that goes with ``weights``."""
+    near_tie: float = 0.0
+    """Limit on |delta(l_a - l_b)| in nats from the limits file, for tie-aware comparisons."""
+    route_gap: float = 0.0
+    """Router score gap below which a different expert set is a tie."""
+    _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, key: str, make: Callable[[], T]) -> T:
+        """Compute ``make()`` the first time ``key`` is asked for and keep it with this pair."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        value: T = self._cache[key]
+        return value

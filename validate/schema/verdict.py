@@ -1,0 +1,80 @@
+"""What a gate returns, and the limit and floor it judged by."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from validate.schema.measurement import Measurement
+
+__all__ = ["EXIT_CODES", "GateKind", "Limit", "NoiseFloor", "Outcome", "Verdict"]
+
+GateKind = Literal["exact", "bound", "noise_ratio", "three_way"]
+
+
+class Outcome(StrEnum):
+    """The four outcomes of a gate."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    INCOMPARABLE = "INCOMPARABLE"
+
+
+EXIT_CODES: dict[Outcome, int] = {
+    Outcome.PASS: 0,
+    Outcome.FAIL: 1,
+    Outcome.INCONCLUSIVE: 3,
+    Outcome.INCOMPARABLE: 4,
+}
+"""Exit code of each outcome; of several the gravest wins, in the order 4, 1, 3, 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """The number a gate compares with, and where it comes from."""
+
+    value: float
+    source: Literal["measured", "derived", "published"]
+    pointer: str
+    """File and key, e.g. ``golden/tolerances.toml#logits.kl_p90.bfloat16``."""
+    worst: float | None = None
+    """Second limit, on ``Measurement.worst_value``, for gates that bound the worst row too."""
+    clean: float | None = None
+    """Upper end of what reference repeats measured when the limit was made."""
+    fault: float | None = None
+    """Smallest value that a planted fault measured when the limit was made."""
+    fault_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseFloor:
+    """The metric between ref and its repeats."""
+
+    value: float | None
+    """Upper confidence limit over the repeats; None when there are fewer than three."""
+    repeats: int
+    values: tuple[float, ...] = ()
+    derived: bool = False
+    """True when the measured floor was 0 and the unit-roundoff floor was taken instead."""
+    why_undefined: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The judgement of one gate; repeats all it was made from."""
+
+    gate: str
+    kind: GateKind
+    outcome: Outcome
+    alpha_share: float
+    """This gate's share of the suite's alpha; 0 for deterministic gates."""
+    measurement: Measurement | None
+    """None only when nothing could be measured; ``reason`` then says why."""
+    limit: Limit | None
+    noise: NoiseFloor | None
+    reason: str | None
+    """Why the outcome is not PASS, in one sentence that stands alone; None on PASS."""
+    rerun: str
+    """The command that judges this gate again."""
+    deviation: str | None = None
+    """Id of the declared deviation whose budget replaced the limit, if any."""
