@@ -3,6 +3,7 @@
 from validate.schema.manifest import (
     SCHEMA_VERSION,
     ArtifactFile,
+    CaptureHeader,
     Deviation,
     Evidence,
     Manifest,
@@ -10,6 +11,7 @@ from validate.schema.manifest import (
     PathProof,
     Provenance,
     TensorEntry,
+    supported_evidence,
 )
 from validate.schema.measurement import Interval, Levels, Measurement, Worst
 from validate.schema.model_config import ModelConfig
@@ -23,6 +25,7 @@ __all__ = [
     "PROMPT_ID",
     "SCHEMA_VERSION",
     "ArtifactFile",
+    "CaptureHeader",
     "Deviation",
     "Evidence",
     "GateKind",
@@ -44,4 +47,5 @@ __all__ = [
     "TensorEntry",
     "Verdict",
     "Worst",
+    "supported_evidence",
 ]

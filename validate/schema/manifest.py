@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 __all__ = [
     "SCHEMA_VERSION",
     "ArtifactFile",
+    "CaptureHeader",
     "Deviation",
     "Evidence",
     "Manifest",
@@ -14,6 +15,7 @@ __all__ = [
     "PathProof",
     "Provenance",
     "TensorEntry",
+    "supported_evidence",
 ]
 
 SCHEMA_VERSION = 1
@@ -133,3 +135,52 @@ class Manifest(_Record):
     """Id of a planted fault; None for an honest capture."""
     sources_digest: Sha256
     """Digest of the source files of ``models`` and ``capture`` that made it."""
+
+
+class CaptureHeader(_Record):
+    """All of a manifest that is known before the first prompt runs.
+
+    Every field means what the field of the same name in ``Manifest`` means. A
+    resumed capture must bring an equal header; only ``provenance.created`` may
+    differ, and the stored one stays.
+    """
+
+    target: str
+    dtype: str
+    model: ModelIdentity
+    declared_weights: bool = False
+    prompt_set: str
+    prompt_digest: Sha256
+    sampling: dict[str, str] = Field(default_factory=dict)
+    options: dict[str, str] = Field(default_factory=dict)
+    provenance: Provenance
+    evidence: Evidence
+    """What the caller claims; the writer stores what ``supported_evidence`` leaves of it."""
+    deviations: tuple[Deviation, ...] = ()
+    fault: str | None = None
+    sources_digest: Sha256
+
+
+def supported_evidence(claimed: Evidence, *, device: str, proof: PathProof) -> Evidence:
+    """Evidence that a path proof can carry: the claim, or less.
+
+    Args:
+        claimed: What the maker of the capture says.
+        device: ``Provenance.device``.
+        proof: The branches and kernels that ran.
+
+    Returns:
+        ``unproven`` without any branch or kernel; ``emulated`` for a claim of
+        ``hardware`` on the CPU, or on ROCm without an AITER kernel; else the claim.
+
+    Example:
+        >>> supported_evidence("hardware", device="rocm", proof=PathProof(path="rocm"))
+        'unproven'
+    """
+    if sum(proof.branches.values()) + sum(proof.kernels.values()) <= 0:
+        return "unproven"
+    if claimed != "hardware":
+        return claimed
+    aiter = any("aiter" in name.lower() and count > 0 for name, count in proof.kernels.items())
+    on_card = device == "cuda" or (device == "rocm" and aiter)
+    return "hardware" if on_card else "emulated"

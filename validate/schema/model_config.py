@@ -1,6 +1,6 @@
 """The dimensions of a Kimi-K3-shaped text model; shared by the oracle and the models."""
 
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -51,7 +51,7 @@ class ModelConfig(BaseModel):
     situ_linear_beta: float = 25.0
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _consistent(self) -> "ModelConfig":
         outside = [layer for layer in self.mla_layers if not 0 <= layer < self.layers]
         if outside:
             msg = f"mla_layers {outside} are outside 0..{self.layers - 1}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -15,6 +15,7 @@ __all__ = ["Pair", "Side"]
 T = TypeVar("T")
 
 
+@runtime_checkable
 class Side(Protocol):
     """The reading side of one capture."""
 
@@ -24,7 +25,9 @@ class Side(Protocol):
         ...
 
     @property
-    def manifest(self) -> Manifest: ...
+    def manifest(self) -> Manifest:
+        """What the capture says of itself."""
+        ...
 
     @property
     def prompts(self) -> Mapping[str, Prompt]:
@@ -44,7 +47,9 @@ class Side(Protocol):
         """One tensor in its stored dtype (bfloat16 as ``ml_dtypes.bfloat16``); a copy, in memory."""
         ...
 
-    def axes(self, prompt: str, name: str) -> tuple[str, ...]: ...
+    def axes(self, prompt: str, name: str) -> tuple[str, ...]:
+        """Axis names of one tensor, in order."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
