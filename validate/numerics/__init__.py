@@ -1,0 +1,37 @@
+"""Arrays in, arrays out: number formats, error measures, softmax, exact sums, row statistics."""
+
+from validate.numerics.errors import (
+    ScaleFit,
+    max_abs_err,
+    mismatch_share,
+    nmse,
+    rel_l2,
+    scale_fit,
+    worst_index,
+)
+from validate.numerics.formats import DTYPES, dtype_of, to_float64, ulp_distance, unit_roundoff
+from validate.numerics.nonfinite import NonFinite, count_nonfinite, unlike_nonfinite
+from validate.numerics.softmax import log_softmax, logsumexp
+from validate.numerics.sums import exact_mean, exact_sum
+
+__all__ = [
+    "DTYPES",
+    "NonFinite",
+    "ScaleFit",
+    "count_nonfinite",
+    "dtype_of",
+    "exact_mean",
+    "exact_sum",
+    "log_softmax",
+    "logsumexp",
+    "max_abs_err",
+    "mismatch_share",
+    "nmse",
+    "rel_l2",
+    "scale_fit",
+    "to_float64",
+    "ulp_distance",
+    "unit_roundoff",
+    "unlike_nonfinite",
+    "worst_index",
+]
