@@ -1,0 +1,5 @@
+"""Two captures in; a pair that is known to match, or every reason why it is none."""
+
+from validate.pairing._pair import pair
+
+__all__ = ["pair"]

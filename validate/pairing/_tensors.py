@@ -1,0 +1,185 @@
+"""Reasons that the tensors give: missing, extra, of another shape, axis, kind or position."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from validate.pairing._reasons import Reason
+from validate.schema import Side, TensorEntry
+
+__all__ = ["tensor_reasons"]
+
+OWN_LENGTH = "stream.logits"
+"""The one tensor whose row count each side sets for itself: one row a token of its own stream."""
+
+
+def tensor_reasons(ref: Side, other: Side, *, name: str) -> list[Reason]:
+    """Require the same tensor names, shapes, axes and kinds for every shared prompt.
+
+    Dtypes may differ (float32 against bfloat16), kinds (float against int) may
+    not. ``stream.logits`` may differ in rows, but must fit the side's own stream.
+
+    Args:
+        ref: The reference side.
+        other: Candidate or oracle.
+        name: ``cand`` or ``oracle``.
+
+    Returns:
+        Every reason; empty when the tensors match.
+    """
+    shared = [prompt for prompt in ref.prompts if prompt in other.prompts]
+    reasons = _names(ref, other, shared, name)
+    entries = _entries(ref), _entries(other)
+    shapes: list[str] = []
+    positions: list[str] = []
+    for key in _common(ref, other, shared):
+        unlike = _unlike(key, entries[0].get(key), entries[1].get(key), name)
+        shapes += unlike
+        if not unlike and key.endswith(".positions"):
+            positions += _positions(ref, other, key, name)
+    for side, held, found in (("ref", ref, entries[0]), (name, other, entries[1])):
+        shapes += _steps(held, found, side)
+    if shapes:
+        reasons.append(
+            Reason(
+                other=name,
+                kind="shapes",
+                headline=f"differ in shape, axes or kind of {len(shapes)} tensors",
+                facts=tuple(shapes),
+                cause="another head count, shard layout or layer width, or a writer of its own axis order",
+                next_step=f"capture {name} in the layout of docs/capture-format.md",
+            )
+        )
+    if positions:
+        reasons.append(
+            Reason(
+                other=name,
+                kind="positions",
+                headline=f"hold other positions in {len(positions)} tensors",
+                facts=tuple(positions),
+                cause="another score stride or another split between prefill and decode",
+                next_step=f"capture {name} on ref's prompt set",
+            )
+        )
+    return reasons
+
+
+def _names(ref: Side, other: Side, shared: list[str], name: str) -> list[Reason]:
+    """Missing and extra tensors over the shared prompts, and captures without any."""
+    only_ref: list[str] = []
+    only_other: list[str] = []
+    total = common = 0
+    held = {"ref": 0, name: 0}
+    for prompt in shared:
+        a, b = set(ref.names(prompt)), set(other.names(prompt))
+        only_ref += [f"{prompt}/{tensor}" for tensor in sorted(a - b)]
+        only_other += [f"{prompt}/{tensor}" for tensor in sorted(b - a)]
+        total += len(a | b)
+        common += len(a & b)
+        held["ref"] += len(a)
+        held[name] += len(b)
+    reasons = [
+        Reason(
+            other=name,
+            kind="empty",
+            headline=f"cannot be compared: {side} holds no tensors for the prompts they share",
+            facts=(f"{side} holds no tensors for the {len(shared)} shared prompts",),
+            cause="the capture stopped before its first tensor",
+            next_step=f"capture {side} anew",
+        )
+        for side, count in held.items()
+        if shared and count == 0
+    ]
+    if only_ref or only_other:
+        reasons.append(
+            Reason(
+                other=name,
+                kind="tensors",
+                headline=f"share {common} of {total} tensors",
+                only_ref=tuple(only_ref),
+                only_other=tuple(only_other),
+                cause=_cause(ref, other, only_ref, only_other, name),
+                next_step="capture the side that lacks them anew, with the same artifacts",
+            )
+        )
+    return reasons
+
+
+def _cause(ref: Side, other: Side, only_ref: list[str], only_other: list[str], name: str) -> str:
+    """Guess why names differ: one side stopped early, or the sides captured other artifacts."""
+    if only_ref and not only_other:
+        return f"the {name} capture ({other.manifest.target}) stopped early or left out an artifact"
+    if only_other and not only_ref:
+        return f"the ref capture ({ref.manifest.target}) stopped early or left out an artifact"
+    return "the two captures name their layers or artifacts differently"
+
+
+def _common(ref: Side, other: Side, shared: list[str]) -> Iterator[str]:
+    """Keys ``<prompt>/<tensor>`` held by both sides, prompts in ref's order."""
+    for prompt in shared:
+        theirs = set(other.names(prompt))
+        yield from (f"{prompt}/{tensor}" for tensor in ref.names(prompt) if tensor in theirs)
+
+
+def _entries(side: Side) -> Mapping[str, TensorEntry]:
+    """Tensor entries of a manifest by key."""
+    return {entry.name: entry for file in side.manifest.artifacts for entry in file.tensors}
+
+
+def _kind(entry: TensorEntry) -> str:
+    return "float" if "float" in entry.dtype else "int"
+
+
+def _shape(entry: TensorEntry) -> str:
+    """Shape with axis names, e.g. ``(positions 12, heads 12)``."""
+    if len(entry.axes) != len(entry.shape):
+        return f"{entry.shape} with axes {entry.axes}"
+    named = [f"{axis} {size}" for axis, size in zip(entry.axes, entry.shape, strict=True)]
+    return f"({', '.join(named)})"
+
+
+def _unlike(key: str, ref: TensorEntry | None, other: TensorEntry | None, name: str) -> list[str]:
+    """What differs between two entries of one key; at most one line."""
+    if ref is None or other is None:
+        side = "ref" if ref is None else name
+        return [f"{key}: the manifest of {side} does not list it"]
+    if _kind(ref) != _kind(other):
+        return [f"{key}: ref holds {ref.dtype}, {name} {other.dtype}"]
+    if ref.axes != other.axes or not _same_shape(ref, other):
+        return [f"{key}: ref {_shape(ref)}, {name} {_shape(other)}"]
+    if 0 in ref.shape:
+        return [f"{key}: both are empty, {_shape(ref)}"]
+    return []
+
+
+def _same_shape(ref: TensorEntry, other: TensorEntry) -> bool:
+    """Equal sizes, but for the rows of ``stream.logits``."""
+    free = 1 if ref.name.endswith(f"/{OWN_LENGTH}") else 0
+    return len(ref.shape) == len(other.shape) and ref.shape[free:] == other.shape[free:]
+
+
+def _steps(side: Side, entries: Mapping[str, TensorEntry], name: str) -> list[str]:
+    """``stream.logits`` must have as many rows as the side's own stream has tokens."""
+    facts = []
+    for prompt in side.prompts:
+        entry = entries.get(f"{prompt}/{OWN_LENGTH}")
+        if entry is None:
+            continue
+        stream = side.streams.get(prompt)
+        tokens = 0 if stream is None else len(stream.token_ids)
+        if entry.shape[:1] != (tokens,):
+            facts.append(
+                f"{entry.name}: {name} holds {_shape(entry)}, its stream has {tokens} tokens"
+            )
+    return facts
+
+
+def _positions(ref: Side, other: Side, key: str, name: str) -> list[str]:
+    """Positions must be equal element by element."""
+    prompt, _, tensor = key.partition("/")
+    a, b = ref.tensor(prompt, tensor), other.tensor(prompt, tensor)
+    unequal = np.flatnonzero(a != b)
+    if unequal.size == 0:
+        return []
+    row = int(unequal[0])
+    return [f"{key}: row {row} is position {int(a[row])} in ref, {int(b[row])} in {name}"]
