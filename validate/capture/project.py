@@ -1,0 +1,142 @@
+"""``validate.toml``: the names targets may have, and where a project keeps its files."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from validate.errors import InputError
+
+__all__ = ["CONFIG_NAME", "KeyRule", "Project", "Recipe", "TargetEntry", "find_project"]
+
+CONFIG_NAME = "validate.toml"
+TARGET_NAME = r"^[a-z][a-z0-9-]*$"
+
+TargetName = Annotated[str, Field(pattern=TARGET_NAME)]
+KeyRule = tuple[str, ...] | Literal["count", "fault"]
+"""What a key accepts: these values, an integer of at least 1, or a fault planted on this side."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Recipe(_Record):
+    """How a stored capture was made, so that ``golden record`` and ``verify`` can make it again."""
+
+    backend: Literal["torch", "oracle"]
+    path: Literal["reference", "rocm"] = "reference"
+    device: Literal["cpu", "cuda", "rocm"]
+    options: dict[str, str] = Field(default_factory=dict)
+
+
+class TargetEntry(_Record):
+    """One name of the table."""
+
+    kind: Literal["golden", "capture", "torch"]
+    """``golden`` and ``capture`` are folders; ``torch`` runs here."""
+    title: str
+    path: str
+    """Folder relative to ``validate.toml``, or for ``torch`` the path of the model."""
+    side: Literal["ref", "cand"] = "ref"
+    """Which planted faults the name accepts."""
+    keys: dict[str, KeyRule] = Field(default_factory=dict)
+    repeat_of: TargetName | None = None
+    recipe: Recipe | None = None
+
+
+class _File(_Record):
+    schema_version: Literal[1]
+    suite: str
+    runs: str
+    reports: str
+    weights: str
+    model_config_file: Annotated[str, Field(alias="model_config")]
+    targets: dict[TargetName, TargetEntry]
+
+
+class Project(_Record):
+    """A ``validate.toml`` that was read and checked, with absolute paths."""
+
+    root: Path
+    suite: Path
+    runs: Path
+    reports: Path
+    weights: Path
+    """Folder with ``<name>.safetensors``."""
+    model_config_file: Path
+    targets: dict[str, TargetEntry]
+
+    def folder(self, name: str) -> Path:
+        """Folder of the stored capture ``name``."""
+        return self.root / self.targets[name].path
+
+    def repeats(self, name: str) -> tuple[str, ...]:
+        """Names declared as repeats of ``name``, in file order."""
+        return tuple(other for other, entry in self.targets.items() if entry.repeat_of == name)
+
+
+def find_project(start: Path) -> Project:
+    """Read the ``validate.toml`` of ``start`` or of the nearest folder above it.
+
+    When there is none, the one beside the installed package is taken (an
+    editable install, as `make demo` makes it).
+
+    Raises:
+        InputError: There is no such file, or it does not follow its schema.
+    """
+    folders = (start, *start.parents, Path(__file__).parents[2])
+    for folder in folders:
+        path = folder / CONFIG_NAME
+        if path.is_file():
+            return load_project(path)
+    msg = (
+        f"no {CONFIG_NAME} in {start}, in a folder above it or beside the package\n"
+        f"  do next: run validate inside a clone of the project, or write a {CONFIG_NAME}"
+    )
+    raise InputError(msg)
+
+
+def load_project(path: Path) -> Project:
+    """Read and check one ``validate.toml``.
+
+    Raises:
+        InputError: Not TOML, or an unknown key, a missing key or a wrong value.
+    """
+    try:
+        content = _File.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        msg = f"{path}: not TOML: {error}"
+        raise InputError(msg) from error
+    except ValidationError as error:
+        msg = f"{path}: {_first_problem(error)}"
+        raise InputError(msg) from error
+    _check_references(content, path)
+    root = path.parent.resolve()
+    return Project(
+        root=root,
+        suite=root / content.suite,
+        runs=root / content.runs,
+        reports=root / content.reports,
+        weights=root / content.weights,
+        model_config_file=root / content.model_config_file,
+        targets=content.targets,
+    )
+
+
+def _first_problem(error: ValidationError) -> str:
+    problems = error.errors()
+    lines = [f"{'.'.join(str(part) for part in p['loc'])}: {p['msg']}" for p in problems[:5]]
+    more = f"\n  and {len(problems) - 5} more" if len(problems) > len(lines) else ""
+    return "; ".join(lines) + more
+
+
+def _check_references(content: _File, path: Path) -> None:
+    for name, entry in content.targets.items():
+        if entry.repeat_of is not None and entry.repeat_of not in content.targets:
+            msg = f"{path}: targets.{name}.repeat_of names no target: '{entry.repeat_of}'"
+            raise InputError(msg)
+        if entry.kind == "torch" and entry.path not in ("reference", "rocm"):
+            msg = f"{path}: targets.{name}.path is '{entry.path}'; the torch model has reference, rocm"
+            raise InputError(msg)

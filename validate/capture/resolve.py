@@ -1,0 +1,312 @@
+"""From a target to a capture on disk: open what is stored, make what is not."""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from validate.capture.goldens import MANIFEST_NAME, VERIFIED_NAME, require_current
+from validate.capture.project import Project
+from validate.capture.provenance import (
+    cpu_flags,
+    digest_files,
+    numeric_environment,
+    sources_digest,
+)
+from validate.capture.targets import Target
+from validate.errors import CaptureError, InputError
+from validate.schema import Prompt
+
+__all__ = ["Progress", "Resolved", "capture_key", "choose_device", "record_target", "resolve"]
+
+Progress = Callable[[int, int, str], None]
+"""Called with (done, total, what): prompts done, prompts in all, one line for the reader."""
+
+DEVICES = ("cpu", "cuda", "rocm")
+DEFAULT_WEIGHTS = "seed1"
+_CANNOT_WRITE = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.EIO,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """Where the capture of a target lies."""
+
+    path: Path
+    reused: bool
+    """True when a capture that was made for this name earlier was taken as it is."""
+    label: str
+    """The target as the user wrote it."""
+    target: Target
+
+
+def resolve(
+    target: Target,
+    *,
+    project: Project,
+    prompts: Sequence[Prompt],
+    prompt_set: str,
+    fresh: bool,
+    progress: Progress,
+    environ: Mapping[str, str],
+    runs_dir: Path | None = None,
+) -> Resolved:
+    """Find the capture of ``target``, or make it.
+
+    A folder or golden is taken as it is. A path that runs here is captured
+    under ``runs_dir``, in a folder named by the digest of everything that its
+    numbers depend on, and taken from there as long as that digest is the same.
+
+    Args:
+        target: What :func:`validate.capture.targets.parse_target` returned.
+        project: The ``validate.toml`` in force.
+        prompts: Prompts to capture when one has to be made.
+        prompt_set: Name of that prompt set.
+        fresh: Make the capture anew even if one could be reused.
+        progress: Told of every prompt that is done.
+        environ: The process's environment, as part of the digest.
+        runs_dir: Where captures are made; ``project.runs`` when None.
+
+    Raises:
+        InputError: The path cannot run here (no such device or kernels).
+        CaptureError: The folder holds no whole capture, or one cannot be written.
+        IncomparableError: A golden is stale.
+    """
+    if target.folder is not None:
+        return _stored(target, target.folder, project)
+    device = choose_device(target, None)
+    key = capture_key(
+        target,
+        project=project,
+        prompts=prompts,
+        prompt_set=prompt_set,
+        device=device,
+        environ=environ,
+    )
+    runs = project.runs if runs_dir is None else runs_dir
+    out = runs / f"{target.name}-{_digest(key)[:20]}"
+    with _writing(runs), _only_one(out.with_name(f"{out.name}.lock")):
+        whole = (out / MANIFEST_NAME).is_file()
+        if whole and not fresh:
+            return Resolved(path=out, reused=True, label=target.text, target=target)
+        if fresh and out.exists():
+            shutil.rmtree(out)
+        note = json.dumps(key, indent=1, sort_keys=True, allow_nan=False) + "\n"
+        out.with_name(f"{out.name}.key.json").write_text(note, "utf-8")
+        record_target(
+            target,
+            prompts=prompts,
+            prompt_set=prompt_set,
+            out=out,
+            device=device,
+            resume=out.exists(),
+            progress=progress,
+        )
+    return Resolved(path=out, reused=False, label=target.text, target=target)
+
+
+def record_target(
+    target: Target,
+    *,
+    prompts: Sequence[Prompt],
+    prompt_set: str,
+    out: Path,
+    device: str,
+    resume: bool,
+    progress: Progress,
+) -> None:
+    """Run the path of ``target`` over ``prompts`` and write the capture to ``out``.
+
+    Raises:
+        InputError: ``target`` is a stored capture; nothing runs for it here.
+    """
+    if target.path is None:
+        msg = (
+            f"target '{target.text}' is a stored capture; only paths that run here are captured\n"
+            "  do next: validate golden record, or name a target of kind torch "
+            "(validate list targets)"
+        )
+        raise InputError(msg)
+    from validate.capture.backends.torch_model import record
+
+    record(
+        path=target.path,
+        options=target.options,
+        target=canonical_text(target),
+        prompts=prompts,
+        prompt_set=prompt_set,
+        out=out,
+        device=device,
+        resume=resume,
+        progress=progress,
+    )
+
+
+def canonical_text(target: Target) -> str:
+    """The target with its keys in alphabetical order, so that order makes no second capture."""
+    pairs = ",".join(f"{key}={value}" for key, value in sorted(target.options.items()))
+    return f"{target.name}:{pairs}" if pairs else target.name
+
+
+def capture_key(
+    target: Target,
+    *,
+    project: Project,
+    prompts: Sequence[Prompt],
+    prompt_set: str,
+    device: str,
+    environ: Mapping[str, str],
+) -> dict[str, str]:
+    """Everything that the numbers of a capture depend on, by name; torch is not imported.
+
+    CPU capability and thread count stand in it by what decides them: the
+    processor's flags, the processors this process may use and the environment.
+    """
+    weights = project.weights / f"{target.options.get('weights', DEFAULT_WEIGHTS)}.safetensors"
+    prompt_text = "\n".join(prompt.model_dump_json() for prompt in prompts)
+    return {
+        "target": canonical_text(target),
+        "path": str(target.path),
+        "sources": sources_digest("models", "capture"),
+        "weights": _file_digest(weights),
+        "model_config": _file_digest(project.model_config_file),
+        "prompt_set": prompt_set,
+        "prompts": hashlib.sha256(prompt_text.encode()).hexdigest(),
+        "torch": importlib.metadata.version("torch"),
+        "device": device,
+        "card": _card_name(device),
+        "cpu": hashlib.sha256(cpu_flags().encode()).hexdigest(),
+        "processors": str(_processors()),
+        "environment": json.dumps(numeric_environment(environ)),
+    }
+
+
+def choose_device(target: Target, wanted: str | None) -> str:
+    """Device that ``target`` runs on: ``cpu``, ``cuda`` or ``rocm``.
+
+    Without ``wanted``, ``rocm`` runs on a ROCm device where there is one and
+    everything else on the CPU.
+
+    Raises:
+        InputError: torch finds no such device, or the target asks for kernels
+            that are not here.
+    """
+    if wanted is not None and wanted not in DEVICES:
+        msg = f"device '{wanted}' is unknown; known: {', '.join(DEVICES)}"
+        raise InputError(msg)
+    device = wanted or ("rocm" if target.path == "rocm" and _has_card("rocm") else "cpu")
+    if device != "cpu" and not _has_card(device):
+        msg = (
+            f"device '{device}': torch {importlib.metadata.version('torch')} finds no {device} "
+            "device here\n  do next: validate doctor, or --device cpu"
+        )
+        raise InputError(msg)
+    has_aiter = importlib.util.find_spec("aiter") is not None
+    if target.options.get("kernels") == "aiter" and not (has_aiter and device == "rocm"):
+        msg = (
+            f"target '{target.text}': kernels=aiter runs AITER's kernels or nothing; here: "
+            f"device {device}, package aiter {'found' if has_aiter else 'not installed'}\n"
+            "  do next: validate doctor, or kernels=torch (evidence: emulated)"
+        )
+        raise InputError(msg)
+    return device
+
+
+def _stored(target: Target, folder: Path, project: Project) -> Resolved:
+    if not (folder / MANIFEST_NAME).is_file():
+        missing = "no such folder" if not folder.is_dir() else f"no {MANIFEST_NAME} in it"
+        hides = target.kind == "folder" and target.name in project.targets
+        why = f"\n  note   : this folder hides the target named {target.name}" if hides else ""
+        make = (
+            "golden record " if target.kind == "golden" else "capture --resume --target NAME --out "
+        )
+        msg = (
+            f"'{target.text}': {folder} is no whole capture: {missing}{why}\n"
+            f"  do next: validate {make}{target.name}"
+        )
+        raise CaptureError(msg)
+    if target.kind == "golden" or (folder / VERIFIED_NAME).exists():
+        require_current(target.name, folder)
+    return Resolved(path=folder, reused=False, label=target.text, target=target)
+
+
+def _digest(key: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    return digest_files([path], root=path.parent) if path.is_file() else "absent"
+
+
+def _processors() -> int:
+    """Processors that this process may use; decides the default thread count."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def _has_card(kind: str) -> bool:
+    """Whether torch finds a card of ``kind``; a CPU build answers without being imported."""
+    if _build(kind) is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _build(kind: str) -> str | None:
+    """CUDA or HIP version that torch was built for, read from its files."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    text = Path(spec.origin).with_name("version.py").read_text("utf-8")
+    name = "hip" if kind == "rocm" else "cuda"
+    found = re.search(rf"^{name}\b[^=\n]*=\s*['\"]([^'\"]+)['\"]", text, re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def _card_name(device: str) -> str:
+    if device == "cpu":
+        return ""
+    import torch
+
+    return str(torch.cuda.get_device_name())
+
+
+@contextlib.contextmanager
+def _writing(runs: Path) -> Iterator[None]:
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE:
+            raise
+        msg = (
+            f"{error.filename or runs}: the capture could not be written: {error.strerror}\n"
+            "  do next: free space or name another folder (validate capture --out); "
+            "an unfinished capture is taken up again"
+        )
+        raise CaptureError(msg) from error
+
+
+@contextlib.contextmanager
+def _only_one(lock: Path) -> Iterator[None]:
+    """Hold ``lock`` so that two runs never write one capture; the system frees it on a crash."""
+    with lock.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
