@@ -1,0 +1,61 @@
+"""Which of the two paths runs, in which form; all switches of a forward pass."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from validate.errors import InputError
+
+__all__ = ["DTYPES", "FAULTS", "PathOptions"]
+
+DTYPES: dict[str, torch.dtype] = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+}
+
+FAULTS = ("VX-01", "LC-01", "VX-02")
+"""Faults with a switch in this room; described in ``validate.faults``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathOptions:
+    """The form of one path.
+
+    ``reference`` is decompressed MLA with a plain softmax; ``rocm`` is padded
+    heads in prefill and absorbed, padded, split-KV attention in decode.
+    """
+
+    path: Literal["reference", "rocm"] = "reference"
+    dtype: torch.dtype = torch.bfloat16
+    prefill_pad: Literal["zero", "tile"] = "zero"
+    """How q, k and v heads are padded for the prefill kernel (rocm)."""
+    decode_pad: Literal["zero", "tile", "repeat"] = "zero"
+    """How q heads are padded for the absorbed decode kernel (rocm)."""
+    prefill: Literal["bf16", "fp8", "fp8-fnuz"] = "bf16"
+    """Operand format of the prefill kernel; ``fp8`` forms are declared deviations."""
+    state: Literal["fp32", "bf16"] = "fp32"
+    """Storage of the KDA recurrent state; ``bf16`` is a declared deviation."""
+    splits: int = 1
+    """Contiguous parts the keys are split into, merged by log-sum-exp."""
+    kda_chunk: int = 16
+    """Tokens per chunk of the KDA prefill; at most 16, so that exp(5 * chunk) stays in float32."""
+    fault: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse combinations that no kernel offers."""
+        if self.splits < 1:
+            msg = f"splits={self.splits}: at least 1 part of the keys is needed"
+            raise InputError(msg)
+        if not 1 <= self.kda_chunk <= 16:  # noqa: PLR2004  16 * |lower bound| = 80 < log(float32 max)
+            msg = f"kda_chunk={self.kda_chunk}: must be within 1..16"
+            raise InputError(msg)
+        if self.fault is not None and self.fault not in FAULTS:
+            msg = f"fault={self.fault}: the torch model plants {', '.join(FAULTS)}"
+            raise InputError(msg)
+
+    @property
+    def accumulate(self) -> torch.dtype:
+        """Dtype of sums, norms, softmax and recurrent state: float32 under bfloat16."""
+        return torch.float32 if self.dtype is torch.bfloat16 else self.dtype
