@@ -1,0 +1,92 @@
+"""Float64 truth: one obvious function an operation, in NumPy, each proved by a second derivation."""
+
+from validate.oracle.attention import LayerOutput, LayerState, attention_layer
+from validate.oracle.attn_res import attn_res
+from validate.oracle.kda import kda, l2_norm, lower_bound_gate
+from validate.oracle.kda_chunk import kda_chunk
+from validate.oracle.lse_merge import lse_merge
+from validate.oracle.mla import causal_attention, mla
+from validate.oracle.mla_absorbed import latent_attention, mla_absorbed
+from validate.oracle.model import (
+    Forward,
+    Greedy,
+    LayerTrace,
+    forward,
+    forward_in_pieces,
+    greedy,
+    logits_of,
+)
+from validate.oracle.moe import moe, route
+from validate.oracle.records import (
+    Array,
+    KdaOutput,
+    KdaWeights,
+    MlaOutput,
+    MlaWeights,
+    MoeOutput,
+    MoeWeights,
+    Partial,
+    Routing,
+)
+from validate.oracle.rms_norm import rms_norm
+from validate.oracle.short_conv import ShortConv, short_conv
+from validate.oracle.sigmoid import sigmoid
+from validate.oracle.situ import situ, situ_mlp
+from validate.oracle.trace import NamedAxes, PromptRun, run_prompt
+from validate.oracle.weights import (
+    check_weights,
+    kda_weights,
+    load_weights,
+    mla_weights,
+    moe_weights,
+    weight_shapes,
+)
+
+__all__ = [
+    "Array",
+    "Forward",
+    "Greedy",
+    "KdaOutput",
+    "KdaWeights",
+    "LayerOutput",
+    "LayerState",
+    "LayerTrace",
+    "MlaOutput",
+    "MlaWeights",
+    "MoeOutput",
+    "MoeWeights",
+    "NamedAxes",
+    "Partial",
+    "PromptRun",
+    "Routing",
+    "ShortConv",
+    "attention_layer",
+    "attn_res",
+    "causal_attention",
+    "check_weights",
+    "forward",
+    "forward_in_pieces",
+    "greedy",
+    "kda",
+    "kda_chunk",
+    "kda_weights",
+    "l2_norm",
+    "latent_attention",
+    "load_weights",
+    "logits_of",
+    "lower_bound_gate",
+    "lse_merge",
+    "mla",
+    "mla_absorbed",
+    "mla_weights",
+    "moe",
+    "moe_weights",
+    "rms_norm",
+    "route",
+    "run_prompt",
+    "short_conv",
+    "sigmoid",
+    "situ",
+    "situ_mlp",
+    "weight_shapes",
+]
