@@ -11,12 +11,15 @@ from validate.numerics.errors import (
 )
 from validate.numerics.formats import DTYPES, dtype_of, to_float64, ulp_distance, unit_roundoff
 from validate.numerics.nonfinite import NonFinite, count_nonfinite, unlike_nonfinite
+from validate.numerics.rows import NO_TARGET, RowStatistics, row_statistics
 from validate.numerics.softmax import log_softmax, logsumexp
 from validate.numerics.sums import exact_mean, exact_sum
 
 __all__ = [
     "DTYPES",
+    "NO_TARGET",
     "NonFinite",
+    "RowStatistics",
     "ScaleFit",
     "count_nonfinite",
     "dtype_of",
@@ -28,6 +31,7 @@ __all__ = [
     "mismatch_share",
     "nmse",
     "rel_l2",
+    "row_statistics",
     "scale_fit",
     "to_float64",
     "ulp_distance",
