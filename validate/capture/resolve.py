@@ -26,7 +26,15 @@ from validate.capture.targets import Target
 from validate.errors import CaptureError, InputError
 from validate.schema import Prompt
 
-__all__ = ["Progress", "Resolved", "capture_key", "choose_device", "record_target", "resolve"]
+__all__ = [
+    "Progress",
+    "Resolved",
+    "capture_key",
+    "choose_device",
+    "has_card",
+    "record_target",
+    "resolve",
+]
 
 Progress = Callable[[int, int, str], None]
 """Called with (done, total, what): prompts done, prompts in all, one line for the reader."""
@@ -210,8 +218,8 @@ def choose_device(target: Target, wanted: str | None) -> str:
     if wanted is not None and wanted not in DEVICES:
         msg = f"device '{wanted}' is unknown; known: {', '.join(DEVICES)}"
         raise InputError(msg)
-    device = wanted or ("rocm" if target.path == "rocm" and _has_card("rocm") else "cpu")
-    if device != "cpu" and not _has_card(device):
+    device = wanted or ("rocm" if target.path == "rocm" and has_card("rocm") else "cpu")
+    if device != "cpu" and not has_card(device):
         msg = (
             f"device '{device}': torch {importlib.metadata.version('torch')} finds no {device} "
             "device here\n  do next: validate doctor, or --device cpu"
@@ -260,7 +268,7 @@ def _processors() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-def _has_card(kind: str) -> bool:
+def has_card(kind: str) -> bool:
     """Whether torch finds a card of ``kind``; a CPU build answers without being imported."""
     if _build(kind) is None:
         return False

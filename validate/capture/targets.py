@@ -44,8 +44,9 @@ class Target:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``"; did you mean 'x'?"`` for the nearest of ``known``, or an empty text."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean '{near[0]}'?" if near else ""
+    by_folded = {name.casefold(): name for name in known}
+    near = difflib.get_close_matches(word.casefold(), list(by_folded), n=1, cutoff=0.5)
+    return f"; did you mean '{by_folded[near[0]]}'?" if near else ""
 
 
 def parse_target(text: str, project: Project, *, faults: FaultSides) -> Target:
