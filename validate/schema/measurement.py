@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-__all__ = ["Interval", "Levels", "Measurement", "Worst"]
+__all__ = ["Interval", "Levels", "Measurement", "UndefinedKind", "Worst"]
+
+UndefinedKind = Literal["no_data", "unlike"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,9 @@ class Measurement:
     """How many independent units (prompts for intervals; else what ``n_of`` says)."""
     n_of: str
     why_undefined: str | None = None
+    undefined_kind: UndefinedKind = "no_data"
+    """What an undefined value is for a gate: too little data is INCONCLUSIVE, ``unlike``
+    things (the two sides cannot be set against each other) are INCOMPARABLE."""
     interval: Interval | None = None
     """None for deterministic measurements (a count, a maximum over all that was compared)."""
     worst: Worst | None = None

@@ -44,6 +44,11 @@ class Limit:
     fault: float | None = None
     """Smallest value that a planted fault measured when the limit was made."""
     fault_id: str | None = None
+    basis: str | None = None
+    """What the number rests on, in words or as a path; beside ``source``."""
+    roundoff: tuple[float, int] | None = None
+    """``(scale, power)``: a noise floor that measures 0 is replaced by
+    ``scale * unit_roundoff(dtype) ** power``, in the metric's unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,5 +81,8 @@ class Verdict:
     """Why the outcome is not PASS, in one sentence that stands alone; None on PASS."""
     rerun: str
     """The command that judges this gate again."""
+    judged: float | None = None
+    """The number that was held against ``limit.value``: the measured value itself, or for
+    ``noise_ratio`` the value over the noise floor; None when nothing was judged."""
     deviation: str | None = None
     """Id of the declared deviation whose budget replaced the limit, if any."""

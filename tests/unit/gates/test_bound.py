@@ -1,0 +1,149 @@
+"""The bound rule at, just below and just above each of its edges."""
+
+import math
+
+import pytest
+
+from tests.unit.gates.made import floor, interval, limit, measured, verdict
+from validate.gates.bound import enough
+from validate.gates.outcome import defined
+
+BELOW, ABOVE = math.nextafter(0.5, 0), math.nextafter(0.5, 1)
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("value", "outcome"),
+    [(0.0, "PASS"), (BELOW, "PASS"), (0.5, "PASS"), (ABOVE, "FAIL"), (9.0, "FAIL")],
+)
+def test_deterministic_value_is_judged_itself(value, outcome):
+    """Without an interval the limit itself still passes and the next number fails."""
+    judged = verdict("bound", measured(value), limit(0.5))
+
+    assert judged.outcome == outcome
+    assert judged.judged == value
+    assert judged.alpha_share == 0
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [
+        (0.1, 0.4, "PASS"),
+        (0.1, BELOW, "PASS"),
+        (0.1, 0.5, "PASS"),
+        (0.5, 0.5, "PASS"),
+        (0.1, ABOVE, "INCONCLUSIVE"),
+        (BELOW, 0.9, "INCONCLUSIVE"),
+        (0.5, 0.9, "INCONCLUSIVE"),
+        (ABOVE, 0.9, "FAIL"),
+        (0.6, 0.9, "FAIL"),
+        (None, 0.5, "PASS"),
+        (None, 0.9, "INCONCLUSIVE"),
+        (None, None, "INCONCLUSIVE"),
+        (0.1, None, "INCONCLUSIVE"),
+        (0.6, None, "FAIL"),
+        (NAN, NAN, "INCONCLUSIVE"),
+        (NAN, 0.4, "PASS"),
+        (0.1, NAN, "INCONCLUSIVE"),
+        (0.1, INF, "INCONCLUSIVE"),
+        (-INF, 0.4, "PASS"),
+        (0.1, -INF, "INCONCLUSIVE"),
+        (INF, INF, "FAIL"),
+    ],
+)
+def test_interval_decides_by_its_two_limits(low, high, outcome):
+    """FAIL by the lower limit alone, PASS by the upper alone, never by NaN or an infinity."""
+    judged = verdict("bound", measured(0.45, interval=interval(low, high)), limit(0.5))
+
+    assert judged.outcome == outcome
+    assert (judged.reason is None) == (outcome == "PASS")
+    assert judged.judged == 0.45
+
+
+@pytest.mark.parametrize(
+    ("value", "noise", "outcome"),
+    [
+        (0.4, 0.1, "PASS"),
+        (0.4, 0.5, "PASS"),
+        (0.4, ABOVE, "INCONCLUSIVE"),
+        (0.6, 0.1, "FAIL"),
+        (0.6, 0.5, "FAIL"),
+        (0.6, 0.6, "INCONCLUSIVE"),
+        (0.6, 0.7, "INCONCLUSIVE"),
+        (0.8, 0.7, "FAIL"),
+        (0.4, None, "PASS"),
+        (0.6, None, "FAIL"),
+    ],
+)
+def test_noise_above_the_limit_settles_nothing(value, noise, outcome):
+    """A floor above the limit forbids PASS, and FAIL unless the value is above the floor too."""
+    judged = verdict("bound", measured(value), limit(0.5), noise=floor(noise))
+
+    assert judged.outcome == outcome
+
+
+def test_noise_above_the_limit_is_named():
+    """The reason gives the floor and the limit with their unit."""
+    judged = verdict("bound", measured(0.4), limit(0.5), noise=floor(0.75))
+
+    assert judged.reason == (
+        "ref against its own repeats measures up to 0.75 nats, more than the limit 0.5 nats: "
+        "the limit cannot tell cand from noise"
+    )
+    assert judged.judged == 0.4
+
+
+def test_messages_give_number_limit_level_and_count():
+    """Each reason stands alone."""
+    failed = verdict("bound", measured(0.7, interval=interval(0.6, 0.9)), limit(0.5))
+    plain = verdict("bound", measured(0.71234), limit(0.5))
+    opened = verdict("bound", measured(0.3, interval=interval(0.1, 0.9)), limit(0.5))
+    hopeless = verdict("bound", measured(0.5, interval=interval(0.1, 0.9)), limit(0.5))
+    blank = verdict("bound", measured(0.3, interval=interval(0.1, None), n_needed=59), limit(0.5))
+    unknown = verdict("bound", measured(0.3, interval=interval(0.1, None)), limit(0.5))
+
+    assert failed.reason == (
+        "lower limit 0.6 nats at 99.75 % exceeds the limit 0.5 (n = 40 prompts)"
+    )
+    assert plain.reason == "0.7123 nats exceeds the limit 0.5 (n = 40 prompts)"
+    assert opened.reason == (
+        "upper limit 0.9 nats at 95 % is not inside the limit 0.5 (n = 40 prompts; "
+        "about 361 needed)"
+    )
+    assert hopeless.reason is not None
+    assert "the value itself is not below the limit" in hopeless.reason
+    assert blank.reason == ("no upper limit at 95 % can be given (n = 40 prompts; about 59 needed)")
+    assert unknown.reason is not None
+    assert "no number of units can be named" in unknown.reason
+
+
+def test_needed_units_follow_the_square_root_law():
+    """Closed form: half-width 0.6 must shrink to 0.2, so n grows ninefold; 40 * 9 = 360.
+
+    (0.9 - 0.3) / (0.5 - 0.3) is 3.0000000000000004 in float64, hence 361 in the message.
+    """
+    assert enough(measured(0.25, interval=interval(0.0, 1.0)), 0.5) == 360
+    assert enough(measured(0.25, interval=interval(0.0, 1.0), n_needed=1000), 0.5) == 1000
+    assert enough(measured(0.25, interval=interval(0.0, 0.5)), 0.5) == 41
+    assert enough(measured(0.5, interval=interval(0.0, 1.0)), 0.5) is None
+    assert enough(measured(BELOW, interval=interval(0.0, 1.0)), 0.5) is None
+    assert enough(measured(0.25, interval=interval(0.0, None)), 0.5) is None
+    assert enough(measured(0.25, interval=interval(0.0, INF)), 0.5) is None
+    assert enough(measured(0.25, interval=interval(0.0, None), n_needed=40), 0.5) is None
+    assert enough(measured(0.25, interval=interval(0.0, None), n_needed=41), 0.5) == 41
+    assert enough(measured(0.25, n_needed=41), 0.5) == 41
+
+
+def test_needed_units_have_a_ceiling():
+    """A need of exactly 10**9 is named, anything above is not: width 1, gap 2**-k."""
+    nine = measured(0.0, n=10**9, interval=interval(0.0, 1.0))
+    more = measured(0.0, n=10**9, interval=interval(0.0, 1.5))
+
+    assert enough(nine, 1.0) == 10**9 + 1
+    assert enough(more, 1.0) is None
+
+
+def test_an_undefined_value_is_a_fault_of_ours():
+    """Rules are never asked about nothing; if they are, it is no verdict."""
+    with pytest.raises(ValueError, match="undefined value reached a rule"):
+        defined(measured(None, why_undefined="no data"))

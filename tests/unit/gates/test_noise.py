@@ -1,0 +1,108 @@
+"""The noise floor over repeats."""
+
+import math
+
+import pytest
+
+from tests.measured import assert_measured
+from validate.errors import InputError
+from validate.gates import MIN_REPEATS, noise_floor, unit_roundoff
+
+
+def test_floor_is_students_upper_limit_of_the_mean():
+    """Mean 2, standard deviation 1, n = 3: 2 + 2.919986 / sqrt(3).
+
+    t(0.95, 2) = 2.919986 (Student's t table, two degrees of freedom).
+    """
+    floor = noise_floor([1.0, 2.0, 3.0], dtype="bfloat16")
+
+    assert floor.repeats == 3
+    assert floor.values == (1.0, 2.0, 3.0)
+    assert not floor.derived
+    assert_measured(floor.value, 2 + 2.9199855804 / math.sqrt(3), atol=0, rtol=1e-9)
+
+
+def test_level_moves_the_limit():
+    """t(0.99, 3) = 4.540703; values 1, 1, 3, 3 have mean 2 and s = 2 / sqrt(3)."""
+    floor = noise_floor([1.0, 1.0, 3.0, 3.0], dtype="bfloat16", level=0.99)
+
+    assert_measured(floor.value, 2 + 4.5407028587 * (2 / math.sqrt(3)) / 2, atol=0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [1.0, 1.0]])
+def test_fewer_than_three_repeats_give_none(values):
+    """The count is told."""
+    floor = noise_floor(values, dtype="bfloat16")
+
+    assert floor.value is None
+    assert floor.repeats == len(values)
+    assert floor.why_undefined == f"{len(values)} repeats of ref, at least 3 needed"
+
+
+def test_three_repeats_are_enough():
+    """The smallest sample that gives a floor."""
+    assert MIN_REPEATS == 3
+    assert noise_floor([1.0, 1.0, 1.0], dtype="bfloat16").value == 1.0
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_repeat_that_is_no_number_gives_none(bad):
+    """One bad repeat of four is not averaged away."""
+    floor = noise_floor([1.0, 1.0, bad, 1.0], dtype="bfloat16")
+
+    assert floor.value is None
+    assert floor.why_undefined == f"1 of 4 repeats measure {bad}"
+    assert floor.values == (1.0, 1.0, 1.0)
+
+
+def test_zero_falls_back_to_unit_roundoff_and_says_so():
+    """Scale 3, power 2: 3 * 2**-16 for bfloat16."""
+    floor = noise_floor([0.0, 0.0, 0.0], dtype="bfloat16", roundoff=(3.0, 2))
+
+    assert floor.derived
+    assert floor.value == 3 * 2.0**-16
+    assert floor.values == (0.0, 0.0, 0.0)
+
+
+def test_zero_stays_zero_where_no_stand_in_is_stated():
+    """Gates that do not divide by the floor show it as measured."""
+    floor = noise_floor([0.0, 0.0, 0.0], dtype="bfloat16")
+
+    assert floor.value == 0
+    assert not floor.derived
+
+
+def test_a_negative_floor_falls_back_too():
+    """KL may come out at about -1e-17; dividing by that would turn the sign."""
+    assert noise_floor([-1e-17] * 3, dtype="float32", roundoff=(1.0, 1)).value == 2.0**-24
+
+
+def test_a_measured_floor_is_kept_however_small():
+    """The stand-in is for 0 alone."""
+    floor = noise_floor([1e-9] * 3, dtype="bfloat16", roundoff=(1.0, 1))
+
+    assert not floor.derived
+    assert_measured(floor.value, 1e-9, atol=0, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        ("float64", 2.0**-53),
+        ("float32", 2.0**-24),
+        ("float16", 2.0**-11),
+        ("bfloat16", 2.0**-8),
+        ("float8_e4m3fn", 2.0**-4),
+        ("float8_e4m3fnuz", 2.0**-4),
+        ("float8_e5m2", 2.0**-3),
+    ],
+)
+def test_unit_roundoff_is_half_an_ulp_of_one(dtype, expected):
+    """Half of the machine epsilons that ml_dtypes.finfo and numpy.finfo give."""
+    assert unit_roundoff(dtype) == expected
+
+
+def test_unknown_dtype_is_refused():
+    """Short names are no names."""
+    with pytest.raises(InputError, match="no unit roundoff is known for 'bf16'; known: float64"):
+        unit_roundoff("bf16")

@@ -1,0 +1,93 @@
+"""The noise floor: what ref measures against its own repeats."""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from scipy.special import stdtrit
+
+from validate.errors import InputError
+from validate.schema.verdict import NoiseFloor
+
+__all__ = ["MIN_REPEATS", "noise_floor", "unit_roundoff"]
+
+MIN_REPEATS = 3
+"""Fewer repeats give no floor."""
+
+_SIGNIFICAND_BITS = {
+    "float64": 53,
+    "float32": 24,
+    "float16": 11,
+    "bfloat16": 8,
+    "float8_e4m3fn": 4,
+    "float8_e4m3fnuz": 4,
+    "float8_e5m2": 3,
+}
+
+
+def unit_roundoff(dtype: str) -> float:
+    """Largest relative error of rounding to nearest: 2 to the minus significand bits.
+
+    Args:
+        dtype: By full name, e.g. ``bfloat16``.
+
+    Raises:
+        InputError: The dtype is not known.
+
+    Source:
+        Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 2.1;
+        bits with the hidden one: IEEE 754 table 3.5, OCP 8-bit floating point 1.0.
+
+    Example:
+        >>> unit_roundoff("bfloat16")
+        0.00390625
+    """
+    if dtype not in _SIGNIFICAND_BITS:
+        msg = f"no unit roundoff is known for '{dtype}'; known: {', '.join(_SIGNIFICAND_BITS)}"
+        raise InputError(msg)
+    return float(2.0 ** -_SIGNIFICAND_BITS[dtype])
+
+
+def noise_floor(
+    values: Sequence[float],
+    *,
+    dtype: str,
+    roundoff: tuple[float, int] | None = None,
+    level: float = 0.95,
+) -> NoiseFloor:
+    """Upper confidence limit of a measurement between ref and its repeats.
+
+    Args:
+        values: The measurement on each (ref, repeat) pair, in its unit.
+        dtype: Dtype whose unit roundoff stands in for a floor of 0.
+        roundoff: ``(scale, power)`` of that stand-in; None: there is none, and a
+            floor of 0 stays 0.
+        level: One-sided confidence level of the limit.
+
+    Returns:
+        Student's t upper limit for the mean over repeats; undefined for fewer than
+        ``MIN_REPEATS`` repeats and where any of them is not finite.
+    """
+    given = tuple(values)
+    bad = [value for value in given if not math.isfinite(value)]
+    if bad:
+        return _undefined(f"{len(bad)} of {len(given)} repeats measure {bad[0]}", given)
+    if len(given) < MIN_REPEATS:
+        return _undefined(f"{len(given)} repeats of ref, at least {MIN_REPEATS} needed", given)
+    upper = _upper_mean(given, level)
+    if not upper > 0 and roundoff is not None:
+        scale, power = roundoff
+        stand_in = scale * unit_roundoff(dtype) ** power
+        return NoiseFloor(value=stand_in, repeats=len(given), values=given, derived=True)
+    return NoiseFloor(value=upper, repeats=len(given), values=given)
+
+
+def _upper_mean(values: Sequence[float], level: float) -> float:
+    n = len(values)
+    spread = statistics.stdev(values)
+    return float(statistics.fmean(values) + stdtrit(n - 1, level) * spread / math.sqrt(n))
+
+
+def _undefined(why: str, values: tuple[float, ...]) -> NoiseFloor:
+    finite = tuple(value for value in values if math.isfinite(value))
+    return NoiseFloor(value=None, repeats=len(values), values=finite, why_undefined=why)

@@ -1,0 +1,95 @@
+"""What a gate finds, how findings add up, and how numbers are worded."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from validate.schema.measurement import Measurement
+from validate.schema.verdict import Outcome
+
+__all__ = [
+    "GRAVITY",
+    "PASSED",
+    "Finding",
+    "counted",
+    "defined",
+    "gravest",
+    "number",
+    "percent",
+    "worst_of",
+]
+
+GRAVITY = (Outcome.INCOMPARABLE, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
+"""From the gravest: what cannot be compared outweighs what was found wrong."""
+
+
+class Finding(NamedTuple):
+    """What one rule found."""
+
+    outcome: Outcome
+    reason: str | None
+    """Why it is not PASS; None on PASS."""
+    judged: float | None = None
+    """The number that was held against the limit."""
+
+
+PASSED = Finding(Outcome.PASS, None)
+
+
+def number(value: float, unit: str = "") -> str:
+    """``value`` to four significant digits, with its unit.
+
+    Example:
+        >>> number(0.0142345, "nats")
+        '0.01423 nats'
+    """
+    return f"{value:.4g} {unit}".rstrip()
+
+
+def percent(level: float) -> str:
+    """A confidence level in words.
+
+    Example:
+        >>> percent(0.99975)
+        '99.975 %'
+    """
+    return f"{100 * level:.6g} %"
+
+
+def counted(measurement: Measurement) -> str:
+    """How many of what, e.g. ``n = 48 prompts``."""
+    return f"n = {measurement.n} {measurement.n_of}"
+
+
+def defined(measurement: Measurement) -> float:
+    """The value of a measurement that ``judge`` found to be defined.
+
+    Raises:
+        ValueError: It is not; a rule was called past ``judge``.
+    """
+    if measurement.value is None:
+        msg = f"{measurement.metric}: an undefined value reached a rule that needs a number"
+        raise ValueError(msg)
+    return measurement.value
+
+
+def gravest(outcomes: Iterable[Outcome]) -> Outcome:
+    """The outcome of a whole from those of its parts, by ``GRAVITY``.
+
+    Args:
+        outcomes: Those of every gate that was asked for; at least one.
+
+    Raises:
+        ValueError: There is no outcome: nothing was judged, which is no PASS.
+    """
+    seen = set(outcomes)
+    if not seen:
+        msg = "no outcome to add up: no gate was judged"
+        raise ValueError(msg)
+    return next(outcome for outcome in GRAVITY if outcome in seen)
+
+
+def worst_of(first: Finding, second: Finding) -> Finding:
+    """Both findings as one: FAIL beats INCONCLUSIVE beats PASS; every reason is kept."""
+    reasons = [found.reason for found in (first, second) if found.reason is not None]
+    outcome = gravest((first.outcome, second.outcome))
+    return Finding(outcome, "; ".join(reasons) or None, first.judged)
