@@ -1,0 +1,151 @@
+"""Open a capture: hostile until checked, then read tensor by tensor in bounded memory."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validate.capture.admit import Contents, Place, admit
+from validate.capture.files import copy_range
+from validate.capture.format import DTYPES
+from validate.capture.messages import blame, capture_error, resume_command, some
+from validate.errors import CaptureError, InputError
+from validate.schema import Manifest, Prompt, Stream
+
+__all__ = ["CaptureReader", "open_capture"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureReader:
+    """The reading side of one capture that has passed every check."""
+
+    label: str
+    """Target name, for messages."""
+    path: Path
+    digest: str
+    """SHA-256 of the manifest, which holds the digest of every other file."""
+    manifest: Manifest
+    prompts: Mapping[str, Prompt]
+    """Prompts by id, in capture order."""
+    streams: Mapping[str, Stream]
+    """Greedy streams by prompt id."""
+    timing: Mapping[str, float]
+    """Timings by name; the unit ends the name."""
+    _places: Mapping[str, Mapping[str, Place]]
+
+    def names(self, prompt: str) -> tuple[str, ...]:
+        """Sorted names of the tensors captured for ``prompt``.
+
+        Raises:
+            CaptureError: There is no such prompt.
+        """
+        return tuple(sorted(self._tensors(prompt)))
+
+    def axes(self, prompt: str, name: str) -> tuple[str, ...]:
+        """Axis names of one tensor, in order."""
+        return self._place(prompt, name).entry.axes
+
+    def shape(self, prompt: str, name: str) -> tuple[int, ...]:
+        """Shape of one tensor; reads nothing."""
+        return self._place(prompt, name).entry.shape
+
+    def dtype(self, prompt: str, name: str) -> str:
+        """Full name of one tensor's dtype; reads nothing."""
+        return self._place(prompt, name).entry.dtype
+
+    def tensor(self, prompt: str, name: str) -> NDArray[Any]:
+        """One tensor in its stored dtype (bfloat16 as ``ml_dtypes.bfloat16``); a copy, in memory.
+
+        Raises:
+            CaptureError: There is no such tensor, or its file has changed since
+                the capture was opened.
+        """
+        place = self._place(prompt, name)
+        return self._load(place, shape=place.entry.shape, offset=place.offset)
+
+    def rows(self, prompt: str, name: str, block: int) -> Iterator[NDArray[Any]]:
+        """One tensor as copies of at most ``block`` rows along its first axis, in order.
+
+        Raises:
+            InputError: ``block`` is below 1, or the tensor has no axes.
+            CaptureError: As ``tensor``.
+        """
+        place = self._place(prompt, name)
+        if block < 1 or not place.entry.shape:
+            msg = (
+                f"{self.label}: prompt {prompt!r}, tensor {name!r}: blocks of {block} rows of a "
+                f"tensor of shape {place.entry.shape}; both must be at least one"
+            )
+            raise InputError(msg)
+        return self._blocks(place, block)
+
+    def _blocks(self, place: Place, block: int) -> Iterator[NDArray[Any]]:
+        total, *row = place.entry.shape
+        row_bytes = DTYPES[place.entry.dtype].dtype.itemsize * int(np.prod(row, dtype=np.int64))
+        for begin in range(0, total, block):
+            count = min(block, total - begin)
+            offset = place.offset + begin * row_bytes
+            yield self._load(place, shape=(count, *row), offset=offset)
+
+    def _load(self, place: Place, *, shape: tuple[int, ...], offset: int) -> NDArray[Any]:
+        out: NDArray[Any] = np.empty(shape, dtype=DTYPES[place.entry.dtype].dtype)
+        with blame(self.label, place.file.path, do_next="compare again once nothing writes there"):
+            copy_range(place.file, offset, out.reshape(-1).view(np.uint8).data)
+        return out
+
+    def _tensors(self, prompt: str) -> Mapping[str, Place]:
+        if prompt not in self._places:
+            raise self._unknown(prompt, set(self._places), f"no prompt {prompt!r}", "prompts here")
+        return self._places[prompt]
+
+    def _place(self, prompt: str, name: str) -> Place:
+        tensors = self._tensors(prompt)
+        if name not in tensors:
+            what = f"prompt {prompt!r} has no tensor {name!r}"
+            raise self._unknown(name, set(tensors), what, "tensors here")
+        return tensors[name]
+
+    def _unknown(self, word: str, known: set[str], what: str, noun: str) -> CaptureError:
+        close = difflib.get_close_matches(word, sorted(known), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        return capture_error(
+            self.label,
+            self.path,
+            f"{what}{hint}",
+            facts={noun: f"{len(known)}: {some(known)}"},
+            do_next=resume_command(self.path, self.manifest.target),
+        )
+
+
+def open_capture(path: Path, *, label: str, verify: bool = True) -> CaptureReader:
+    """Check a capture and open it.
+
+    Args:
+        path: The folder.
+        label: Side or target name, which begins every message.
+        verify: Compare the digest of every file with the manifest. Without it
+            sizes, headers and token data are still checked.
+
+    Raises:
+        CaptureError: The capture is missing, unfinished, damaged, of another
+            version or hostile; the message names the file and the numbers.
+    """
+    found: Contents = admit(path, label=label, verify=verify)
+    places: dict[str, dict[str, Place]] = {prompt: {} for prompt in found.prompts}
+    for (prompt, name), place in found.places.items():
+        places[prompt][name] = place
+    return CaptureReader(
+        label=label,
+        path=path,
+        digest=found.digest,
+        manifest=found.manifest,
+        prompts=MappingProxyType(found.prompts),
+        streams=MappingProxyType(found.streams),
+        timing=MappingProxyType(found.timing),
+        _places=MappingProxyType(places),
+    )

@@ -1,0 +1,126 @@
+"""The token data of a capture: prompts and streams as JSON lines, timing as one JSON object."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from validate.capture.format import check_prompt, check_stream
+from validate.capture.jsontext import compact, parse, parse_record
+from validate.capture.messages import Fault
+from validate.schema import Manifest, Prompt, Stream
+
+__all__ = ["encode_manifest", "encode_timing", "read_prompts", "read_streams", "read_timing"]
+
+Record = TypeVar("Record", bound=BaseModel)
+
+
+def _lines(data: bytes, kind: type[Record], noun: str) -> Iterator[tuple[int, Record]]:
+    """Line number (from 1) and record of every line."""
+    if data and not data.endswith(b"\n"):
+        msg = "the last line has no end; the file is cut short"
+        raise Fault(msg)
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+        yield number, parse_record(kind, line, f"line {number} is no {noun}")
+
+
+def read_prompts(data: bytes) -> dict[str, Prompt]:
+    """Prompts by id, in the order of the file.
+
+    Raises:
+        Fault: A line is no prompt, an id comes twice, or there is none at all.
+    """
+    prompts: dict[str, Prompt] = {}
+    for number, prompt in _lines(data, Prompt, "prompt"):
+        if prompt.id in prompts:
+            msg = f"line {number}: prompt {prompt.id!r} is there already"
+            raise Fault(msg)
+        check_prompt(prompt)
+        prompts[prompt.id] = prompt
+    if not prompts:
+        msg = "the capture holds no prompts"
+        raise Fault(msg)
+    return prompts
+
+
+def read_streams(
+    data: bytes, prompts: Mapping[str, Prompt], batch_rows: Mapping[str, int]
+) -> dict[str, Stream]:
+    """Greedy streams by prompt id, in the order of the file.
+
+    Raises:
+        Fault: A line is no stream, belongs to no prompt, or comes twice.
+    """
+    streams: dict[str, Stream] = {}
+    for number, stream in _lines(data, Stream, "stream"):
+        if stream.prompt not in prompts:
+            msg = f"line {number}: stream of prompt {stream.prompt!r}, which the capture lacks"
+            raise Fault(msg)
+        if stream.prompt in streams:
+            msg = f"line {number}: the stream of prompt {stream.prompt!r} is there already"
+            raise Fault(msg)
+        check_stream(stream, prompt=stream.prompt, batch_row=batch_rows.get(stream.prompt))
+        streams[stream.prompt] = stream
+    return streams
+
+
+def read_timing(data: bytes) -> dict[str, float]:
+    """Timings by name; the unit ends the name, as in ``prefill_seconds``.
+
+    Raises:
+        Fault: Not one JSON object of finite numbers.
+    """
+    raw = parse(data)
+    if not isinstance(raw, dict):
+        msg = "timing is not one JSON object"
+        raise Fault(msg)
+    bad = {
+        name: value
+        for name, value in raw.items()
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value)
+    }
+    if bad:
+        name, value = next(iter(bad.items()))
+        msg = f"timing {name!r} is {value!r}, not a finite number"
+        raise Fault(msg)
+    return {name: float(value) for name, value in raw.items()}
+
+
+def _finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond the range of float64
+        return False
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The manifest as JSON: one line a field, one a file and one a tensor, so that diffs stay small."""
+    fields = manifest.model_dump(mode="json")
+    lines = ",\n".join(
+        f'"{name}": {_artifacts(value) if name == "artifacts" else compact(value)}'
+        for name, value in fields.items()
+    )
+    return f"{{\n{lines}\n}}\n".encode()
+
+
+def _artifacts(files: list[dict[str, Any]]) -> str:
+    lines = []
+    for file in files:
+        tensors = ",\n    ".join(compact(entry) for entry in file["tensors"])
+        rest = compact({name: value for name, value in file.items() if name != "tensors"})
+        lines.append(f'{rest[:-1]},"tensors":[{tensors}]}}')
+    return "[\n  " + ",\n  ".join(lines) + "\n]"
+
+
+def encode_timing(timing: Mapping[str, float]) -> bytes:
+    """One line of JSON.
+
+    Raises:
+        Fault: A value is not finite.
+    """
+    for name, value in timing.items():
+        if not math.isfinite(value):
+            msg = f"timing {name!r} is {value!r}, not a finite number"
+            raise Fault(msg)
+    return compact(dict(timing)).encode() + b"\n"

@@ -1,0 +1,208 @@
+"""The folder of a capture before the first prompt is added: new, unfinished or whole already."""
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from validate.capture.admit import check_file, read_manifest
+from validate.capture.durable import TEMPORARY, remove, sync_folder
+from validate.capture.format import JOURNAL, MANIFEST, PROMPTS, SHARDS, STREAMS, TIMING
+from validate.capture.journal import Group, Start, read_journal
+from validate.capture.messages import (
+    Fault,
+    blame,
+    capture_error,
+    resume_command,
+    some,
+)
+from validate.capture.reader import CaptureReader, open_capture
+from validate.capture.shard import check_shard
+from validate.errors import CaptureError
+from validate.schema import CaptureHeader, Manifest
+
+__all__ = ["Found", "begin", "header_differences", "lock_folder", "take_up"]
+
+_OURS = (MANIFEST, PROMPTS, STREAMS, TIMING, JOURNAL)
+_SHARD = re.compile(rf"[0-9]{{5,}}\.safetensors({re.escape(TEMPORARY)})?")
+_MAY_DIFFER = "provenance.created"
+
+
+class Found(NamedTuple):
+    """What a folder holds for the writer."""
+
+    start: Start
+    """The stored header where there is one: its time of creation stays."""
+    groups: list[Group]
+    """Groups whose shards were found whole, up to the first that was not."""
+    whole: CaptureReader | None
+    """The capture, when it is complete."""
+
+
+def lock_folder(path: Path, label: str) -> int:
+    """Make the folder and lock it against a second writer; gives the open lock.
+
+    Raises:
+        CaptureError: Another process writes there.
+        OSError: It cannot be made.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as err:
+        os.close(handle)
+        raise capture_error(
+            label,
+            path,
+            "another process is writing this capture",
+            do_next=f"wait for it to end, then {resume_command(path, label)}",
+        ) from err
+    except OSError:
+        pass  # Some network file systems lock no folders; the lock is a courtesy.
+    return handle
+
+
+def begin(path: Path, start: Start) -> Found:
+    """Take a new folder.
+
+    Raises:
+        CaptureError: It holds something already.
+        OSError: It cannot be read or written.
+    """
+    there = {entry.name for entry in path.iterdir()} - {f"{JOURNAL}{TEMPORARY}"}
+    shards = path / SHARDS
+    if SHARDS in there and not shards.is_symlink() and not any(shards.iterdir()):
+        there.remove(SHARDS)
+    if there:
+        kind = "an unfinished capture" if JOURNAL in there else "other files"
+        kind = "a capture" if MANIFEST in there else kind
+        label = start.header.target
+        raise capture_error(
+            label,
+            path,
+            f"the folder holds {kind} already; nothing was written",
+            facts={"it holds": some(there)},
+            do_next=f"name another folder, or {resume_command(path, label)}",
+        )
+    shards.mkdir(exist_ok=True)
+    sync_folder(path)
+    return Found(start, [], None)
+
+
+def take_up(path: Path, start: Start) -> Found:
+    """Take up what is stored, as far as it is whole.
+
+    A complete capture is checked in full; when it is damaged it is withdrawn
+    and begun anew. Of an unfinished one every finished shard is checked, and
+    the groups from the first damaged shard on are dropped.
+
+    Raises:
+        CaptureError: The stored header differs from the new one, or journal or
+            manifest are damaged.
+        OSError: It cannot be read or written.
+    """
+    label = start.header.target
+    if os.path.lexists(path / MANIFEST):
+        return _take_up_whole(path, start)
+    with blame(label, path / JOURNAL, do_next=f"move {path} away and capture again"):
+        found = read_journal(path)
+    if found is None:
+        return begin(path, start)
+    stored, groups = found
+    _require_same(path, stored.header, start.header)
+    kept = list(_whole_groups(path, groups, label=label))
+    _sweep(path, {artifact.path for group in kept for artifact in group.shards})
+    return Found(stored, kept, None)
+
+
+def _take_up_whole(path: Path, start: Start) -> Found:
+    label = start.header.target
+    with blame(label, path / MANIFEST, do_next=f"move {path} away and capture again"):
+        manifest, _ = read_manifest(path)
+    # The stored evidence is what the path proof left of the claim.
+    claimed = header_of(manifest).model_copy(update={"evidence": start.header.evidence})
+    _require_same(path, claimed, start.header)
+    stored = start.model_copy(update={"header": claimed})
+    try:
+        reader = open_capture(path, label=label)
+    except CaptureError as err:
+        if isinstance(err.__cause__, OSError):
+            raise  # It cannot be read, which does not say that it is damaged.
+        # Without its manifest the folder passes for nothing; every prompt runs again.
+        for name in (MANIFEST, JOURNAL):
+            remove(path / name)
+        (path / SHARDS).mkdir(exist_ok=True)
+        _sweep(path, set())
+        return Found(stored, [], None)
+    remove(path / JOURNAL)
+    return Found(stored, [], reader)
+
+
+def header_of(manifest: Manifest) -> CaptureHeader:
+    """The part of a manifest that was known before the first prompt ran."""
+    return CaptureHeader(**{name: getattr(manifest, name) for name in CaptureHeader.model_fields})
+
+
+def _require_same(path: Path, stored: CaptureHeader, new: CaptureHeader) -> None:
+    differences = header_differences(stored, new)
+    if differences:
+        what = f"cannot be resumed: {len(differences)} entries of its header differ"
+        raise capture_error(
+            new.target,
+            path,
+            what,
+            facts=dict(differences),
+            do_next="name another folder, or capture with what is stored",
+        )
+
+
+def header_differences(stored: CaptureHeader, new: CaptureHeader) -> dict[str, str]:
+    """``stored X, now Y`` for every entry that differs, by dotted name.
+
+    The time of creation may differ: the stored one stays.
+    """
+    before, now = _flat(stored), _flat(new)
+    return {
+        name: f"stored {before.get(name, '(absent)')}, now {now.get(name, '(absent)')}"
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name) != now.get(name) and name != _MAY_DIFFER
+    }
+
+
+def _flat(header: CaptureHeader) -> dict[str, str]:
+    return dict(_leaves(header.model_dump(mode="json"), ""))
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else key)
+    else:
+        yield name, repr(value)
+
+
+def _whole_groups(path: Path, groups: list[Group], *, label: str) -> Iterator[Group]:
+    for group in groups:
+        for artifact in group.shards:
+            with blame(label, path / artifact.path, do_next=resume_command(path, label)):
+                try:
+                    check_shard(check_file(path, artifact, verify=True), artifact.tensors)
+                except Fault:
+                    return
+        yield group
+
+
+def _sweep(path: Path, keep: set[str]) -> None:
+    """Remove shards that no journal line names, and files that were being written."""
+    for entry in (path / SHARDS).iterdir():
+        if _SHARD.fullmatch(entry.name) and f"{SHARDS}/{entry.name}" not in keep:
+            entry.unlink()
+    for name in _OURS:
+        with suppress(FileNotFoundError):
+            (path / f"{name}{TEMPORARY}").unlink()
+    sync_folder(path / SHARDS)
+    sync_folder(path)
