@@ -62,9 +62,8 @@ def kda_chunk(
     tokens, heads, key = q.shape
     value = v.shape[-1]
     # Head first from here on: [heads, tokens, ...].
-    Q = (q / np.sqrt(key * (np.linalg.norm(q, axis=-1, keepdims=True) ** 2 + l2_eps))).swapaxes(
-        0, 1
-    )
+    length = np.linalg.norm(q, axis=-1, keepdims=True)
+    Q = (q / np.sqrt(key * (length**2 + l2_eps))).swapaxes(0, 1)
     K = (k * (np.vecdot(k, k)[..., None] + l2_eps) ** -0.5).swapaxes(0, 1)
     V = v.swapaxes(0, 1)
     # The logistic function as exp(-log(1 + exp(-z))).
