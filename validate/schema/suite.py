@@ -14,12 +14,12 @@ from validate.schema.verdict import GateKind, Limit
 __all__ = [
     "AREAS",
     "DTYPES",
+    "SETTINGS",
+    "YARDSTICK",
     "CleanRule",
     "GateSpec",
-    "Ignored",
     "LimitEntry",
     "Limits",
-    "PairingRules",
     "Suite",
 ]
 
@@ -45,6 +45,12 @@ DTYPES = (
     "float8_e5m2",
 )
 """Dtypes that limits are keyed by, from the widest to the narrowest."""
+
+SETTINGS = ("near_tie", "route_gap")
+"""Limits that pairs are made with, beside those of gates."""
+
+YARDSTICK = ("yardstick.aa", "yardstick.floor", "yardstick.path_proof", "yardstick.ref_error")
+"""Gates on ref, its repeats and the path proofs; judged before all others."""
 
 GateName = Annotated[str, Field(pattern=r"^[a-z]+\.[a-z][a-z0-9_]*$")]
 Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -110,19 +116,6 @@ class GateSpec(_Record):
         return 1.0 if self.kind == "three_way" else 0.0
 
 
-class Ignored(_Record):
-    """A tensor that pairing may leave out, with the reason."""
-
-    name: Text
-    reason: Text
-
-
-class PairingRules(_Record):
-    """What pairing may leave out."""
-
-    ignore: tuple[Ignored, ...] = ()
-
-
 class Suite(_Record):
     """A suite: what is gated, at which two risks, on which evidence."""
 
@@ -140,7 +133,6 @@ class Suite(_Record):
     """Prompt set, by path or name."""
     limits: Text = "golden/tolerances.toml"
     """The limits file."""
-    pairing: PairingRules = PairingRules()
     gates: Annotated[tuple[GateSpec, ...], Field(min_length=1)]
     path: str = "suites/default.toml"
     """Where the file lies, for messages and rerun lines; not part of the digest."""

@@ -1,0 +1,35 @@
+"""Suites and limits: what is gated, by which numbers, and who spends how much alpha."""
+
+from validate.suite.choice import (
+    Chosen,
+    alpha_shares,
+    check_limits,
+    choose_limit,
+    choose_setting,
+    narrower,
+    select_gates,
+)
+from validate.suite.files import (
+    dump_limits,
+    limits_digest,
+    load_limits,
+    load_prompts,
+    load_rules,
+    load_suite,
+)
+
+__all__ = [
+    "Chosen",
+    "alpha_shares",
+    "check_limits",
+    "choose_limit",
+    "choose_setting",
+    "dump_limits",
+    "limits_digest",
+    "load_limits",
+    "load_prompts",
+    "load_rules",
+    "load_suite",
+    "narrower",
+    "select_gates",
+]
