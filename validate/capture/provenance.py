@@ -19,6 +19,7 @@ __all__ = [
     "cpu_name",
     "digest_files",
     "numeric_environment",
+    "source_state",
     "sources_digest",
 ]
 
@@ -100,7 +101,7 @@ def collect_provenance(
             if version is not None
         }
         arch = arch or torch.backends.cpu.get_cpu_capability()
-    commit, patch = _source_state(PACKAGE)
+    commit, patch = source_state()
     return Provenance(
         created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         device=device,
@@ -194,7 +195,7 @@ def _amd_driver() -> str | None:
         return None
 
 
-def _source_state(package: Path) -> tuple[str | None, str | None]:
+def source_state(package: Path = PACKAGE) -> tuple[str | None, str | None]:
     """Commit of the work tree that tracks ``package``, and a digest of what differs from it."""
     git = ("git", "-C", str(package))
     if not _output(*git, "ls-files", "--", "__init__.py"):

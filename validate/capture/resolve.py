@@ -20,6 +20,7 @@ from validate.capture.provenance import (
     cpu_flags,
     digest_files,
     numeric_environment,
+    source_state,
     sources_digest,
 )
 from validate.capture.targets import Target
@@ -110,20 +111,16 @@ def resolve(
     runs = project.runs if runs_dir is None else runs_dir
     out = runs / f"{target.name}-{_digest(key)[:20]}"
     with _writing(runs), _only_one(out.with_name(f"{out.name}.lock")):
-        whole = (out / MANIFEST_NAME).is_file()
-        if whole and not fresh:
+        if (out / MANIFEST_NAME).is_file() and not fresh:
             return Resolved(path=out, reused=True, label=target.text, target=target)
-        if fresh and out.exists():
-            shutil.rmtree(out)
-        note = json.dumps(key, indent=1, sort_keys=True, allow_nan=False) + "\n"
-        out.with_name(f"{out.name}.key.json").write_text(note, "utf-8")
+        resume = _prepare(out, key, fresh=fresh)
         record_target(
             target,
             prompts=prompts,
             prompt_set=prompt_set,
             out=out,
             device=device,
-            resume=out.exists(),
+            resume=resume,
             progress=progress,
         )
     return Resolved(path=out, reused=False, label=target.text, target=target)
@@ -252,6 +249,23 @@ def _stored(target: Target, folder: Path, project: Project) -> Resolved:
     if target.kind == "golden" or (folder / VERIFIED_NAME).exists():
         require_current(target.name, folder)
     return Resolved(path=folder, reused=False, label=target.text, target=target)
+
+
+def _prepare(out: Path, key: Mapping[str, str], *, fresh: bool) -> bool:
+    """Write the key beside ``out`` and clear what cannot be continued; whether to resume.
+
+    A capture is continued only from the commit and patch it was begun with,
+    for its manifest names one of each.
+    """
+    commit, patch = source_state()
+    note = dict(key) | {"source_commit": str(commit), "patch_digest": str(patch)}
+    text = json.dumps(note, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    beside = out.with_name(f"{out.name}.key.json")
+    same = beside.is_file() and beside.read_text("utf-8") == text
+    if out.exists() and (fresh or not same):
+        shutil.rmtree(out)
+    beside.write_text(text, "utf-8")
+    return out.exists()
 
 
 def _digest(key: Mapping[str, str]) -> str:

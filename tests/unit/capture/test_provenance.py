@@ -85,19 +85,19 @@ def git(folder: Path, *arguments: str) -> None:
 
 def test_source_commit_and_patch_are_those_of_the_package(tmp_path: Path) -> None:
     (tmp_path / "__init__.py").write_text("", "utf-8")
-    assert provenance._source_state(tmp_path) == (None, None)
+    assert provenance.source_state(tmp_path) == (None, None)
     git(tmp_path, "init")
-    assert provenance._source_state(tmp_path) == (None, None)
+    assert provenance.source_state(tmp_path) == (None, None)
     git(tmp_path, "add", "__init__.py")
     git(tmp_path, "commit", "-m", "x")
 
-    commit, patch = provenance._source_state(tmp_path)
+    commit, patch = provenance.source_state(tmp_path)
 
     assert commit is not None
     assert len(commit) == 40
     assert patch is None
     (tmp_path / "__init__.py").write_text("x = 1\n", "utf-8")
-    assert provenance._source_state(tmp_path)[1] is not None
+    assert provenance.source_state(tmp_path)[1] is not None
 
 
 @pytest.mark.parametrize("command", [("no-such-program-here",), ("false",), ("true",)])

@@ -129,6 +129,21 @@ def test_unfinished_capture_is_taken_up_again(backend: FakeBackend, project: Pro
     assert [call["resume"] for call in backend.calls] == [False, True]
 
 
+def test_unfinished_capture_of_another_commit_is_begun_anew(
+    backend: FakeBackend, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend.error = KeyError("stop")
+    with pytest.raises(KeyError):
+        take("rocm", project)
+    backend.error = None
+    monkeypatch.setattr(resolving, "source_state", lambda: ("0" * 40, None))
+
+    done = take("rocm", project)
+
+    assert [call["resume"] for call in backend.calls] == [False, False]
+    assert not (done.path / "shard.partial").exists()
+
+
 def test_key_is_written_beside_the_capture(backend: FakeBackend, project: Project) -> None:
     done = take("rocm", project)
 
