@@ -2,7 +2,7 @@
 
 A mutant is the module's source with one piece of text replaced, executed in
 place of the module. The unmutated pair agrees to 1e-11; every mutant must
-differ by more than 1e-7 of the largest value, on a run without an exception:
+differ by more than 1e-4 of the largest value, on a run without an exception:
 silent wrong numbers are what the sibling is there for.
 """
 
@@ -33,7 +33,7 @@ ORACLE = "validate/oracle"
 SECOND = "tests/unit/oracle/second.py"
 SECOND_MODEL = "tests/unit/oracle/second_model.py"
 AGREE = 1e-11
-CAUGHT = 1e-7
+CAUGHT = 1e-4
 RNG_SEED = 8
 
 
