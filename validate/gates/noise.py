@@ -1,17 +1,16 @@
 """The noise floor: what ref measures against its own repeats."""
 
 import math
-import statistics
 from collections.abc import Sequence
 
-from scipy.special import stdtrit
-
 from validate.errors import InputError
+from validate.schema.measurement import Levels
 from validate.schema.verdict import NoiseFloor
+from validate.stats import FLOOR_MIN_REPEATS, floor_limits
 
 __all__ = ["MIN_REPEATS", "noise_floor", "unit_roundoff"]
 
-MIN_REPEATS = 3
+MIN_REPEATS = FLOOR_MIN_REPEATS
 """Fewer repeats give no floor."""
 
 _SIGNIFICAND_BITS = {
@@ -65,27 +64,21 @@ def noise_floor(
         level: One-sided confidence level of the limit.
 
     Returns:
-        Student's t upper limit for the mean over repeats; undefined for fewer than
-        ``MIN_REPEATS`` repeats and where any of them is not finite.
+        The upper limit of ``validate.stats.floor_limits``; undefined for fewer than
+        ``MIN_REPEATS`` repeats and where any of them is negative or not finite.
     """
     given = tuple(values)
-    bad = [value for value in given if not math.isfinite(value)]
+    bad = [value for value in given if not (math.isfinite(value) and value >= 0)]
     if bad:
         return _undefined(f"{len(bad)} of {len(given)} repeats measure {bad[0]}", given)
-    if len(given) < MIN_REPEATS:
+    upper = floor_limits(given, levels=Levels(low=level, high=level)).high
+    if upper is None:
         return _undefined(f"{len(given)} repeats of ref, at least {MIN_REPEATS} needed", given)
-    upper = _upper_mean(given, level)
-    if not upper > 0 and roundoff is not None:
+    if upper == 0 and roundoff is not None:
         scale, power = roundoff
         stand_in = scale * unit_roundoff(dtype) ** power
         return NoiseFloor(value=stand_in, repeats=len(given), values=given, derived=True)
     return NoiseFloor(value=upper, repeats=len(given), values=given)
-
-
-def _upper_mean(values: Sequence[float], level: float) -> float:
-    n = len(values)
-    spread = statistics.stdev(values)
-    return float(statistics.fmean(values) + stdtrit(n - 1, level) * spread / math.sqrt(n))
 
 
 def _undefined(why: str, values: tuple[float, ...]) -> NoiseFloor:

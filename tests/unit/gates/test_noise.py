@@ -9,24 +9,30 @@ from validate.errors import InputError
 from validate.gates import MIN_REPEATS, noise_floor, unit_roundoff
 
 
-def test_floor_is_students_upper_limit_of_the_mean():
-    """Mean 2, standard deviation 1, n = 3: 2 + 2.919986 / sqrt(3).
+def test_floor_is_students_upper_limit_on_the_logarithm():
+    """Logarithms 0, 1, 2: mean 1, standard deviation 1, n = 3: exp(1 + 2.919986 / sqrt(3)).
 
     t(0.95, 2) = 2.919986 (Student's t table, two degrees of freedom).
     """
-    floor = noise_floor([1.0, 2.0, 3.0], dtype="bfloat16")
+    floor = noise_floor([1.0, math.e, math.e**2], dtype="bfloat16")
 
     assert floor.repeats == 3
-    assert floor.values == (1.0, 2.0, 3.0)
+    assert floor.values == (1.0, math.e, math.e**2)
     assert not floor.derived
-    assert_measured(floor.value, 2 + 2.9199855804 / math.sqrt(3), atol=0, rtol=1e-9)
+    assert_measured(floor.value, math.exp(1 + 2.9199855804 / math.sqrt(3)), atol=0, rtol=1e-9)
 
 
 def test_level_moves_the_limit():
-    """t(0.99, 3) = 4.540703; values 1, 1, 3, 3 have mean 2 and s = 2 / sqrt(3)."""
-    floor = noise_floor([1.0, 1.0, 3.0, 3.0], dtype="bfloat16", level=0.99)
+    """t(0.99, 3) = 4.540703; logarithms 0, 0, 2, 2 have mean 1 and s = 2 / sqrt(3)."""
+    floor = noise_floor([1.0, 1.0, math.e**2, math.e**2], dtype="bfloat16", level=0.99)
 
-    assert_measured(floor.value, 2 + 4.5407028587 * (2 / math.sqrt(3)) / 2, atol=0, rtol=1e-9)
+    expected = math.exp(1 + 4.5407028587 * (2 / math.sqrt(3)) / 2)
+    assert_measured(floor.value, expected, atol=0, rtol=1e-9)
+
+
+def test_some_zeros_leave_the_maximum():
+    """There is no logarithm of 0."""
+    assert noise_floor([0.0, 0.0, 2.0], dtype="bfloat16").value == 2.0
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 1.0]])
@@ -43,6 +49,13 @@ def test_three_repeats_are_enough():
     """The smallest sample that gives a floor."""
     assert MIN_REPEATS == 3
     assert noise_floor([1.0, 1.0, 1.0], dtype="bfloat16").value == 1.0
+
+
+@pytest.mark.parametrize("bad", [-5e-324, -1.0])
+def test_a_negative_repeat_gives_none(bad):
+    """A difference is not below 0; -0.0 is 0."""
+    assert noise_floor([1.0, bad, 1.0, 1.0], dtype="bfloat16").value is None
+    assert noise_floor([0.0, -0.0, 0.0], dtype="bfloat16").value == 0
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -70,11 +83,6 @@ def test_zero_stays_zero_where_no_stand_in_is_stated():
 
     assert floor.value == 0
     assert not floor.derived
-
-
-def test_a_negative_floor_falls_back_too():
-    """KL may come out at about -1e-17; dividing by that would turn the sign."""
-    assert noise_floor([-1e-17] * 3, dtype="float32", roundoff=(1.0, 1)).value == 2.0**-24
 
 
 def test_a_measured_floor_is_kept_however_small():
