@@ -188,7 +188,7 @@ class FakeSide:
 
 
 def guess_prompt(prompt_id: str, tensors: Mapping[str, NDArray[Any]]) -> Prompt:
-    """A prompt just long enough for its tensors: tokens 1, 2, 3, …"""
+    """A prompt just long enough for its tensors: tokens 1, 2, 3, … within their vocabulary."""
     lengths = [
         int(array.max()) + 1
         for name, array in tensors.items()
@@ -196,7 +196,11 @@ def guess_prompt(prompt_id: str, tensors: Mapping[str, NDArray[Any]]) -> Prompt:
     ]
     lengths += [len(tensors["logits"])] if "logits" in tensors else []
     length = max(lengths, default=4)
-    return make_prompt(prompt_id, [1 + i % 250 for i in range(length)])
+    vocab = min(
+        [array.shape[-1] for name, array in tensors.items() if "logits" in name.split(".")[-1]],
+        default=251,
+    )
+    return make_prompt(prompt_id, [(1 + i) % vocab for i in range(length)])
 
 
 def make_pair(

@@ -1,5 +1,6 @@
 """Arrays in, arrays out: number formats, error measures, softmax, exact sums, row statistics."""
 
+from validate.numerics.centred import centred_rms
 from validate.numerics.errors import (
     ScaleFit,
     max_abs_err,
@@ -21,6 +22,7 @@ __all__ = [
     "NonFinite",
     "RowStatistics",
     "ScaleFit",
+    "centred_rms",
     "count_nonfinite",
     "dtype_of",
     "exact_mean",

@@ -35,7 +35,7 @@ def floor_limits(values: Numbers, *, levels: Levels) -> Interval:
         InputError: A value is negative or not finite, or a level is outside (0, 1).
 
     Level:
-        Exact for the median of a log-normal spread; between 93 and 97 % for
+        Exact for the median of a log-normal spread; between 93 and 98 % for
         gamma-like spreads (shape 2 to 20) at 95 % with 3 to 8 repeats.
 
     Source:

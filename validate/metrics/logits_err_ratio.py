@@ -1,0 +1,139 @@
+"""``logits.err_ratio``: cand's logit error over ref's, both against the oracle."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validate.metrics._logit_rows import FORCED, logit_rows
+from validate.metrics._logit_values import bad_logits
+from validate.metrics._reason import Reason, without_value
+from validate.numerics import centred_rms, exact_sum
+from validate.schema import Levels, Measurement, Pair, Side, Worst
+from validate.stats import geometric_ratio, ratio_limits
+
+__all__ = ["logits_err_ratio"]
+
+NAME = "logits.err_ratio"
+MIN_PROMPTS = 2
+
+
+class _Errors(NamedTuple):
+    """Centred RMS errors of one prompt against the oracle, logits (nats)."""
+
+    prompt: str
+    positions: NDArray[Any]
+    ref: NDArray[np.float64]
+    cand: NDArray[np.float64]
+
+    @property
+    def ref_rms(self) -> float:
+        return float(np.sqrt(np.mean(self.ref**2)))
+
+    @property
+    def cand_rms(self) -> float:
+        return float(np.sqrt(np.mean(self.cand**2)))
+
+
+def logits_err_ratio(pair: Pair, levels: Levels) -> Measurement:
+    """Geometric mean over prompts of RMS error of cand over RMS error of ref, against the oracle.
+
+    At 1 cand is as near to the truth as ref is. The error of a row is the root mean square
+    over the vocabulary of the logit difference less its mean: every id counts alike, so the
+    number is the arithmetic noise of the logits and steady from prompt to prompt. The
+    same weighted by probability would be ``sqrt(2 KL)``, which the KL gates already hold.
+
+    Args:
+        pair: Both sides' logits, and the oracle's.
+        levels: Levels of the two limits.
+
+    Returns:
+        Measurement as a ratio, ``n`` = prompts, with paired t limits on the log. ``worst_value`` is the
+        worst row: its cand error over the larger of its own ref error and the
+        prompt's ref RMS, so that a row where ref is right by luck does not count
+        against cand. Undefined without an oracle, when a logit of any of the
+        three is not finite, when tensors, shapes or positions differ, or when
+        ref or cand equals the oracle exactly on a prompt.
+
+    Source:
+        ``validate.numerics.centred_rms`` and ``validate.stats.ratio_limits``.
+    """
+    found = _measure(pair)
+    if isinstance(found, Reason):
+        return without_value(NAME, found, unit="ratio", n_of="prompts")
+    above, below = [one.cand_rms for one in found], [one.ref_rms for one in found]
+    ratios = np.array(above) / np.array(below)
+    worst = _worst(found)
+    return Measurement(
+        metric=NAME,
+        value=geometric_ratio(above, below),
+        unit="ratio",
+        n=len(found),
+        n_of="prompts",
+        interval=ratio_limits(above, below, levels=levels),
+        worst=worst,
+        worst_value=worst.value,
+        breakdown={
+            "prompt.p50": float(np.median(ratios)),
+            "prompt.max": float(ratios.max()),
+            "ref_rms": exact_sum(below) / len(below),
+            "cand_rms": exact_sum(above) / len(above),
+        },
+        n_needed=MIN_PROMPTS if len(found) < MIN_PROMPTS else None,
+    )
+
+
+def _measure(pair: Pair) -> list[_Errors] | Reason:
+    """Errors of every prompt, or why there are none."""
+    if pair.oracle is None:
+        return Reason("no oracle capture to measure either side against")
+    rows = logit_rows(pair)
+    if rows.reason is not None:
+        return rows.reason
+    errors = []
+    for prompt in pair.prompts:
+        one = _errors(pair, pair.oracle, prompt)
+        if isinstance(one, Reason):
+            return one
+        errors.append(one)
+    return errors
+
+
+def _errors(pair: Pair, oracle: Side, prompt: str) -> _Errors | Reason:
+    names = oracle.names(prompt) if prompt in oracle.prompts else ()
+    if not {FORCED, "logits.positions"} <= set(names):
+        return Reason(f"oracle '{oracle.label}' holds no logits of prompt {prompt}", "unlike")
+    positions = pair.ref.tensor(prompt, "logits.positions")
+    truth, at = oracle.tensor(prompt, FORCED), oracle.tensor(prompt, "logits.positions")
+    ref = pair.ref.tensor(prompt, FORCED)
+    cand = pair.cand.tensor(prompt, FORCED)
+    if truth.shape != ref.shape or at.shape != positions.shape or (at != positions).any():
+        why = f"oracle '{oracle.label}' prompt {prompt}: logits {truth.shape} at other positions"
+        return Reason(f"{why} than ref's {ref.shape}", "unlike")
+    bad = bad_logits(truth, ref)
+    if bad:
+        where = f"prompt {prompt} {FORCED}: {bad[0].text()}"
+        return Reason(f"oracle '{oracle.label}' and ref '{pair.ref.label}' {where}")
+    errors = _Errors(prompt, positions, centred_rms(truth, ref), centred_rms(truth, cand))
+    for side, rms in ((pair.ref, errors.ref_rms), (pair.cand, errors.cand_rms)):
+        if not rms > 0:
+            return Reason(f"{side.label} equals the oracle exactly on prompt {prompt}: no ratio")
+    return errors
+
+
+def _worst(errors: list[_Errors]) -> Worst:
+    """The row with the greatest ratio, its denominator no less than the prompt's ref RMS."""
+    places = []
+    for one in errors:
+        ratios = one.cand / np.maximum(one.ref, one.ref_rms)
+        row = int(np.argmax(ratios))
+        places.append((float(ratios[row]), one, row))
+    value, one, row = max(places, key=lambda place: place[0])
+    return Worst(
+        prompt=one.prompt,
+        position=int(one.positions[row]),
+        place=f"{FORCED} row {row}",
+        value=value,
+        detail=f"error of cand {one.cand[row]:.4g}, of ref {one.ref[row]:.4g}, of ref over the "
+        f"prompt {one.ref_rms:.4g} (logits, RMS)",
+    )
