@@ -10,7 +10,6 @@ import numpy as np
 from validate.capture import CaptureWriter, Tensor, prompt_set_digest
 from validate.schema import (
     CaptureHeader,
-    Manifest,
     ModelIdentity,
     PathProof,
     Prompt,
@@ -99,8 +98,8 @@ def write_capture(
     tensors: Mapping[str, Mapping[str, Tensor]] | None = None,
     stop_after: int | None = None,
     **options: Any,
-) -> Manifest | None:
-    """Write the prompts that are not there yet; with ``stop_after``, stop unfinished."""
+) -> Any:
+    """Write the prompts that are not there yet and give the manifest; ``stop_after``: stop unfinished."""
     prompts = [make_prompt(n) for n in range(3)] if prompts is None else prompts
     with CaptureWriter(path, header=header or make_header(prompts), **options) as writer:
         for count, prompt in enumerate(prompts):

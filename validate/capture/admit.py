@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from validate.capture.digest import prompt_set_digest
+from validate.capture.digest import manifest_seal, prompt_set_digest
 from validate.capture.files import PinnedFile, check_relative, pin, read_whole, sha256_of
 from validate.capture.format import JSON_CAP, MANIFEST, MANIFEST_CAP, check_entry
 from validate.capture.journal import read_journal
@@ -105,17 +105,22 @@ def read_manifest(path: Path) -> tuple[Manifest, str]:
     """The manifest and its digest.
 
     Raises:
-        Fault: Too large, no strict JSON, of another version, or a field is wrong.
+        Fault: Too large, no strict JSON, of another version, a field is wrong, or it
+            is not what was sealed.
         OSError: It cannot be read.
     """
     data = read_whole(pin(path, MANIFEST), cap=MANIFEST_CAP)
     raw = parse(data)
     version = raw.get("schema_version") if isinstance(raw, dict) else None
-    if version not in KNOWN_VERSIONS:
+    if type(version) is not int or version not in KNOWN_VERSIONS:
         known = ", ".join(str(known) for known in KNOWN_VERSIONS)
         msg = f"schema_version is {version!r}; this version of validate reads {known}"
         raise Fault(msg)
     manifest = parse_record(Manifest, data, "the manifest does not follow its schema")
+    seal = manifest_seal(raw)
+    if manifest.digest != seal:
+        msg = "the manifest is damaged: its own digest differs from its content"
+        raise Fault(msg, expected=str(manifest.digest), actual=seal)
     return manifest, hashlib.sha256(data).hexdigest()
 
 

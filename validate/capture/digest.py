@@ -1,7 +1,7 @@
 """Digests: of files, of a prompt set, of a capture. All are SHA-256 in lower-case hex."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from validate.capture.format import MANIFEST
 from validate.capture.jsontext import canonical
 from validate.schema import Prompt
 
-__all__ = ["capture_digest", "file_sha256", "json_sha256", "prompt_set_digest"]
+__all__ = ["capture_digest", "file_sha256", "json_sha256", "manifest_seal", "prompt_set_digest"]
 
 
 def file_sha256(path: Path) -> str:
@@ -52,6 +52,11 @@ def prompt_set_digest(prompts: Iterable[Prompt]) -> str:
         )
         total.update(canonical(identity) + b"\n")
     return total.hexdigest()
+
+
+def manifest_seal(fields: Mapping[str, Any]) -> str:
+    """What the manifest's own ``digest`` must be: over the canonical JSON of all other fields."""
+    return json_sha256({name: value for name, value in fields.items() if name != "digest"})
 
 
 def capture_digest(path: Path) -> str:

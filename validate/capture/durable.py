@@ -47,26 +47,28 @@ def write_whole(
     """
     temporary = path.with_name(path.name + TEMPORARY)
     total = hashlib.sha256()
-    written = 0
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         handle = os.open(temporary, flags, 0o644)
         try:
             for chunk in chunks:
                 total.update(chunk)
-                written += _write_all(handle, chunk)
+                _write_all(handle, chunk)
             os.fsync(handle)
+            size = os.fstat(handle).st_size
         finally:
             os.close(handle)
-        os.replace(temporary, path)  # noqa: PTH105  (the tests count system calls by these names)
+        os.replace(temporary, path)  # noqa: PTH105  (tests fail each system call by its name)
         sync_folder(path.parent)
     except BaseException as err:
+        written = 0
         with contextlib.suppress(OSError):
+            written = temporary.stat().st_size
             temporary.unlink()
         if isinstance(err, OSError):
             raise write_error(err, label, path, written=written, do_next=do_next) from err
         raise
-    return Written(written, total.hexdigest())
+    return Written(size, total.hexdigest())
 
 
 def append_line(handle: int, line: bytes) -> None:
@@ -100,9 +102,8 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _write_all(handle: int, chunk: bytes | memoryview) -> int:
+def _write_all(handle: int, chunk: bytes | memoryview) -> None:
     with memoryview(chunk) as view:
         done = 0
         while done < len(view):
             done += os.write(handle, view[done:])
-        return done

@@ -87,7 +87,7 @@ def read_timing(data: bytes) -> dict[str, float]:
     return {name: float(value) for name, value in raw.items()}
 
 
-def _finite(value: float) -> bool:
+def _finite(value: int | float) -> bool:
     try:
         return math.isfinite(value)
     except OverflowError:  # an integer beyond the range of float64

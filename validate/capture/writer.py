@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from validate.capture.digest import prompt_set_digest
+from validate.capture.digest import manifest_seal, prompt_set_digest
 from validate.capture.durable import Written, write_error, write_whole
 from validate.capture.format import (
     MANIFEST,
@@ -263,6 +263,8 @@ class CaptureWriter:
                 header.evidence, device=header.provenance.device, proof=proof
             ),
         )
+        seal = manifest_seal(manifest.model_dump(mode="json"))
+        manifest = manifest.model_copy(update={"digest": seal})
         text = encode_manifest(manifest)
         with blame(self._label, self._root / MANIFEST, do_next="capture fewer prompts or tensors"):
             if len(text) > MANIFEST_CAP:

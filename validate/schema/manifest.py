@@ -135,6 +135,8 @@ class Manifest(_Record):
     """Id of a planted fault; None for an honest capture."""
     sources_digest: Sha256
     """Digest of the source files of ``models`` and ``capture`` that made it."""
+    digest: Sha256 | None = None
+    """SHA-256 of the canonical JSON of all other fields; on disk never None."""
 
 
 class CaptureHeader(_Record):
