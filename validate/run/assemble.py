@@ -1,0 +1,250 @@
+"""Verdicts into a ``Report``: every number is copied, none is computed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import validate
+from validate.gates import gravest
+from validate.run.sides import capture_digest, evidence_of
+from validate.schema.measurement import Interval, Measurement, Worst
+from validate.schema.pair import Side
+from validate.schema.report import (
+    DeviationReport,
+    DeviationSize,
+    GateReport,
+    IntervalReport,
+    LimitReport,
+    MeasurementReport,
+    NoiseReport,
+    OtherSide,
+    Report,
+    SideReport,
+    SuiteReport,
+    WorstReport,
+)
+from validate.schema.suite import AREAS, Limits, Suite
+from validate.schema.verdict import Limit, NoiseFloor, Verdict
+from validate.suite import limits_digest
+
+__all__ = ["Cast", "assemble"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """The captures that take part."""
+
+    ref: Side
+    cand: Side
+    oracle: Side | None
+    repeats: tuple[Side, ...]
+    reused: frozenset[str]
+
+
+def assemble(
+    verdicts: Sequence[Verdict],
+    *,
+    cast: Cast,
+    suite: Suite,
+    limits: Limits,
+    notes: Sequence[str],
+    prompts: tuple[str, ...],
+) -> Report:
+    """The report of one run.
+
+    Args:
+        verdicts: One a gate that ran, in order.
+        cast: The captures.
+        suite: The suite that judged.
+        limits: The limits it judged by.
+        notes: Sentences a reader must know before the numbers.
+        prompts: Prompts that were asked for; empty: all.
+    """
+    return Report(
+        tool_version=validate.__version__,
+        verdict=gravest(verdict.outcome for verdict in verdicts),
+        suite=SuiteReport(
+            name=suite.name,
+            digest=suite.digest,
+            alpha=suite.alpha,
+            power=1 - suite.beta,
+            path=suite.path,
+            limits=limits.path,
+            limits_digest=limits_digest(limits),
+        ),
+        ref=_side(cast.ref, reused="ref" in cast.reused),
+        cand=_side(cast.cand, reused="cand" in cast.reused),
+        oracle=None if cast.oracle is None else _other(cast.oracle),
+        repeats=tuple(_other(repeat) for repeat in cast.repeats),
+        gates=tuple(_gate(verdict) for verdict in verdicts),
+        deviations=_deviations(verdicts, cast.cand),
+        notes=(*notes, *_notes(cast, prompts)),
+        not_tested=_not_tested(verdicts, cast=cast, suite=suite),
+    )
+
+
+def _other(side: Side) -> OtherSide:
+    return OtherSide(
+        target=side.manifest.target,
+        digest=capture_digest(side),
+        evidence=evidence_of(side.manifest),
+        provenance=side.manifest.provenance,
+    )
+
+
+def _side(side: Side, *, reused: bool) -> SideReport:
+    manifest = side.manifest
+    path = getattr(side, "path", None)
+    return SideReport(
+        target=manifest.target,
+        digest=capture_digest(side),
+        evidence=evidence_of(manifest),
+        provenance=manifest.provenance,
+        reused=reused,
+        label=side.label,
+        path=None if path is None else str(path),
+        dtype=manifest.dtype,
+        weights=manifest.model.weights,
+        fault=manifest.fault,
+        ran={**manifest.path_proof.branches, **manifest.path_proof.kernels},
+    )
+
+
+def _gate(verdict: Verdict) -> GateReport:
+    return GateReport(
+        name=verdict.gate,
+        outcome=verdict.outcome,
+        kind=verdict.kind,
+        alpha_share=verdict.alpha_share,
+        measurement=None if verdict.measurement is None else _measurement(verdict.measurement),
+        judged=_finite(verdict.judged),
+        limit=None if verdict.limit is None else _limit(verdict.limit),
+        noise=None if verdict.noise is None else _noise(verdict.noise),
+        reason=verdict.reason,
+        rerun=verdict.rerun,
+        deviation=verdict.deviation,
+    )
+
+
+def _measurement(found: Measurement) -> MeasurementReport:
+    value = _finite(found.value)
+    why = found.why_undefined
+    if value is None and why is None:
+        why = f"the measured value is {found.value}, which JSON has no number for"
+    return MeasurementReport(
+        metric=found.metric,
+        value=value,
+        unit=found.unit,
+        n=found.n,
+        n_of=found.n_of,
+        why_undefined=why,
+        interval=None if found.interval is None else _interval(found.interval),
+        worst=None if found.worst is None else _worst(found.worst),
+        worst_value=_finite(found.worst_value),
+        pattern=found.pattern,
+        breakdown=_all_finite(found.breakdown),
+        n_needed=found.n_needed,
+    )
+
+
+def _interval(interval: Interval) -> IntervalReport:
+    return IntervalReport(
+        low=_finite(interval.low),
+        low_level=interval.low_level,
+        high=_finite(interval.high),
+        high_level=interval.high_level,
+        method=interval.method,
+    )
+
+
+def _worst(worst: Worst) -> WorstReport:
+    return WorstReport(
+        prompt=worst.prompt,
+        position=worst.position,
+        place=worst.place,
+        value=_finite(worst.value),
+        detail=worst.detail,
+    )
+
+
+def _limit(limit: Limit) -> LimitReport:
+    fields = asdict(limit)
+    del fields["roundoff"]
+    return LimitReport(**fields)
+
+
+def _noise(noise: NoiseFloor) -> NoiseReport:
+    return NoiseReport(**asdict(noise))
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _all_finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: _finite(value) for name, value in values.items()}
+
+
+def _deviations(verdicts: Sequence[Verdict], cand: Side) -> tuple[DeviationReport, ...]:
+    return tuple(
+        DeviationReport(
+            id=deviation.id,
+            title=deviation.title,
+            expected=deviation.expected,
+            sizes=tuple(_size(v) for v in verdicts if v.deviation == deviation.id),
+        )
+        for deviation in cand.manifest.deviations
+    )
+
+
+def _size(verdict: Verdict) -> DeviationSize:
+    found = verdict.measurement
+    return DeviationSize(
+        gate=verdict.gate,
+        value=None if found is None else _finite(found.value),
+        unit="" if found is None else found.unit,
+        limit=None if verdict.limit is None else verdict.limit.value,
+        outcome=verdict.outcome,
+    )
+
+
+def _notes(cast: Cast, prompts: tuple[str, ...]) -> list[str]:
+    told = []
+    for role, side in (("ref", cast.ref), ("cand", cast.cand)):
+        manifest = side.manifest
+        if manifest.fault is not None:
+            told.append(f"{role} carries the planted fault {manifest.fault}")
+        if manifest.declared_weights:
+            told.append(f"{role} declares other weights: {manifest.model.weights}")
+        claimed, found = manifest.evidence, evidence_of(manifest)
+        if claimed != found:
+            told.append(f"{role} claims the evidence {claimed}; its path proof supports {found}")
+    if cast.ref.manifest.deviations:
+        ids = ", ".join(deviation.id for deviation in cast.ref.manifest.deviations)
+        told.append(f"ref itself declares deviations: {ids}")
+    if prompts:
+        told.append(
+            f"only {len(prompts)} of {len(cast.ref.prompts)} prompts were compared: "
+            f"{', '.join(prompts)}"
+        )
+    return told
+
+
+def _not_tested(verdicts: Sequence[Verdict], *, cast: Cast, suite: Suite) -> tuple[str, ...]:
+    ran = {verdict.gate for verdict in verdicts}
+    left = [gate.name for gate in suite.gates if gate.name not in ran]
+    covered = {gate.area for gate in suite.gates}
+    absent = [area for area in AREAS if area not in covered]
+    told = []
+    if left:
+        told.append(f"gates left out of this run: {', '.join(left)}")
+    if absent:
+        told.append(f"areas this suite has no gate for: {', '.join(absent)}")
+    if cast.oracle is None:
+        told.append("the truth: no oracle capture took part")
+    told += [
+        f"the kernels of {role} on its real device: the evidence is {evidence}"
+        for role, side in (("ref", cast.ref), ("cand", cast.cand))
+        if (evidence := evidence_of(side.manifest)) != "hardware"
+    ]
+    return tuple(told)

@@ -1,0 +1,124 @@
+"""The yardstick's own measurements: A/A, noise floors, path proofs."""
+
+from collections.abc import Mapping, Sequence
+
+from validate.gates import MIN_REPEATS, noise_floor
+from validate.run.sides import proof_gaps
+from validate.schema.measurement import Measurement, Worst
+from validate.schema.pair import Side
+from validate.schema.suite import GateSpec
+from validate.schema.verdict import Limit, NoiseFloor
+
+__all__ = ["aa", "floor_of", "floors_known", "no_oracle", "path_proof"]
+
+
+def aa(found: Mapping[str, Measurement], gates: Sequence[GateSpec]) -> Measurement:
+    """How many gates measure anything but their exact value on ref against ref.
+
+    Args:
+        found: Measurements on the pair (ref, ref), by gate.
+        gates: The gates that run.
+
+    Returns:
+        A count of gates; undefined when none of them could be measured.
+    """
+    defined = {
+        gate.name: (value, gate.on_self)
+        for gate in gates
+        if gate.on_self is not None and (value := found[gate.name].value) is not None
+    }
+    if not defined:
+        return Measurement(
+            metric="yardstick.aa",
+            value=None,
+            unit="gates",
+            n=0,
+            n_of="gates",
+            why_undefined="no gate could be measured on ref against ref",
+        )
+    off = {name: value for name, (value, wanted) in defined.items() if value != wanted}
+    first = next(iter(off), None)
+    return Measurement(
+        metric="yardstick.aa",
+        value=float(len(off)),
+        unit="gates",
+        n=len(defined),
+        n_of="gates",
+        worst=None if first is None else Worst(place=first, value=off[first]),
+        breakdown=off,
+    )
+
+
+def floor_of(
+    gate: GateSpec, found: Sequence[Measurement], *, dtype: str, limit: Limit
+) -> NoiseFloor:
+    """The noise floor of one gate from its measurements between ref and each repeat.
+
+    Only ``noise_ratio`` gates take the stand-in from unit roundoff: the others are
+    not divided by it, so a floor of 0 stays what was measured.
+    """
+    values = [measurement.value for measurement in found if measurement.value is not None]
+    roundoff = limit.roundoff if gate.kind == "noise_ratio" else None
+    floor = noise_floor(values, dtype=dtype, roundoff=roundoff)
+    missing = [m.why_undefined for m in found if m.value is None]
+    if floor.value is not None or not missing:
+        return floor
+    why = f"{floor.why_undefined}; {len(missing)} of {len(found)} undefined: {missing[0]}"
+    return NoiseFloor(value=None, repeats=floor.repeats, values=floor.values, why_undefined=why)
+
+
+def floors_known(
+    floors: Mapping[str, NoiseFloor], gates: Sequence[GateSpec], *, repeats: int
+) -> Measurement:
+    """Whether the floors that gates divide by are measured: 0 missing, or undefined.
+
+    Args:
+        floors: Noise floors by gate.
+        gates: The gates that run.
+        repeats: Repeats that floors rest on.
+    """
+    missing = {
+        gate.name: floors[gate.name].why_undefined
+        for gate in gates
+        if gate.kind == "noise_ratio" and floors[gate.name].value is None
+    }
+    why = None
+    if repeats < MIN_REPEATS:
+        why = f"{repeats} repeats of ref, at least {MIN_REPEATS} needed"
+    elif missing:
+        name, reason = next(iter(missing.items()))
+        why = f"{len(missing)} floors are not measured; {name}: {reason}"
+    return Measurement(
+        metric="yardstick.floor",
+        value=0.0 if why is None else None,
+        unit="missing floors",
+        n=repeats,
+        n_of="repeats",
+        why_undefined=why,
+        n_needed=MIN_REPEATS if repeats < MIN_REPEATS else None,
+    )
+
+
+def path_proof(ref: Side, cand: Side) -> Measurement:
+    """How much of what the two targets' names promise is not proven."""
+    gaps = (*proof_gaps("ref", ref), *proof_gaps("cand", cand))
+    return Measurement(
+        metric="yardstick.path_proof",
+        value=float(len(gaps)),
+        unit="gaps",
+        n=2,
+        n_of="captures",
+        worst=Worst(detail="; ".join(gaps)) if gaps else None,
+    )
+
+
+def no_oracle(gate: GateSpec) -> Measurement:
+    """The measurement of ref's own error where there is no oracle to hold it against."""
+    return Measurement(
+        metric=gate.measures,
+        value=None,
+        unit="",
+        n=0,
+        n_of="prompts",
+        why_undefined="there is no oracle capture to hold ref against",
+    )

@@ -1,0 +1,202 @@
+"""``report.json``: strict JSON without NaN; an undefined value is null with ``why_undefined``."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from validate.schema.manifest import Evidence, Provenance
+from validate.schema.verdict import EXIT_CODES, GateKind, Outcome
+
+__all__ = [
+    "DeviationReport",
+    "DeviationSize",
+    "GateReport",
+    "IntervalReport",
+    "LimitReport",
+    "MeasurementReport",
+    "NoiseReport",
+    "OtherSide",
+    "Report",
+    "SideReport",
+    "SuiteReport",
+    "WorstReport",
+]
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class IntervalReport(_Record):
+    """Two one-sided confidence limits, each with its level."""
+
+    low: Number | None
+    """Null where the data cannot give one."""
+    low_level: Number
+    high: Number | None
+    """Null where the data cannot give one."""
+    high_level: Number
+    method: str
+
+
+class WorstReport(_Record):
+    """Where the measured quantity is largest."""
+
+    prompt: str | None = None
+    position: int | None = None
+    place: str | None = None
+    value: Number | None = None
+    detail: str | None = None
+
+
+class MeasurementReport(_Record):
+    """What a metric measured."""
+
+    metric: str
+    value: Number | None
+    """Null exactly when ``why_undefined`` says why."""
+    unit: str
+    n: int
+    n_of: str
+    why_undefined: str | None = None
+    interval: IntervalReport | None = None
+    worst: WorstReport | None = None
+    worst_value: Number | None = None
+    pattern: str | None = None
+    """Structure found in the error, e.g. ``heads 3,7,11``."""
+    breakdown: dict[str, Number | None] = Field(default_factory=dict)
+    """Companions, never gated; null where one is not finite."""
+    n_needed: int | None = None
+
+
+class LimitReport(_Record):
+    """The number a gate compares with, and where it comes from."""
+
+    value: Number
+    source: Literal["measured", "derived", "published"]
+    pointer: str
+    """File and key."""
+    basis: str | None = None
+    worst: Number | None = None
+    clean: Number | None = None
+    fault: Number | None = None
+    fault_id: str | None = None
+
+
+class NoiseReport(_Record):
+    """The same measurement between ref and its repeats."""
+
+    value: Number | None
+    """Upper confidence limit; null exactly when ``why_undefined`` says why."""
+    repeats: int
+    values: tuple[Number, ...] = ()
+    derived: bool = False
+    """True when repeats measured 0 and unit roundoff stands in."""
+    why_undefined: str | None = None
+
+
+class GateReport(_Record):
+    """One gate's verdict and all that it was made from."""
+
+    name: str
+    outcome: Outcome
+    kind: GateKind
+    alpha_share: Number
+    measurement: MeasurementReport | None
+    """Null when nothing was measured; ``reason`` says why."""
+    judged: Number | None = None
+    """What was held against ``limit.value``: the value, or value over floor (``noise_ratio``)."""
+    limit: LimitReport | None
+    noise: NoiseReport | None
+    reason: str | None
+    """Why it is not PASS; null on PASS."""
+    rerun: str
+    deviation: str | None = None
+    """Declared deviation whose budget ``limit`` is."""
+    waiver: str | None = None
+
+
+class OtherSide(_Record):
+    """A capture that took part: oracle or repeat."""
+
+    target: str
+    digest: str
+    evidence: Evidence
+    provenance: Provenance
+
+
+class SideReport(OtherSide):
+    """ref or cand."""
+
+    reused: bool
+    """True when a capture made earlier for this name was taken as it is."""
+    label: str
+    """The target as the user wrote it."""
+    path: str | None = None
+    """Folder of the capture."""
+    dtype: str
+    weights: str
+    fault: str | None = None
+    """Planted fault, if any."""
+    ran: dict[str, int] = Field(default_factory=dict)
+    """Path proof: branches and kernels with counts."""
+
+
+class DeviationSize(_Record):
+    """A declared deviation, as one gate measured it."""
+
+    gate: str
+    value: Number | None
+    unit: str
+    limit: Number | None
+    outcome: Outcome
+
+
+class DeviationReport(_Record):
+    """A difference that cand declares, with its measured size."""
+
+    id: str
+    title: str
+    expected: str
+    sizes: tuple[DeviationSize, ...] = ()
+    """Gates that its budget judged; empty: it has none, so ordinary limits held."""
+
+
+class SuiteReport(_Record):
+    """Which suite judged, at which risks."""
+
+    name: str
+    digest: str
+    alpha: Number
+    power: Number
+    """1 - beta: chance that a candidate at the limit is not passed."""
+    path: str
+    limits: str
+    limits_digest: str
+
+
+class Report(_Record):
+    """The whole report."""
+
+    schema_version: Literal[1] = 1
+    tool_version: str
+    verdict: Outcome
+    suite: SuiteReport
+    ref: SideReport
+    cand: SideReport
+    oracle: OtherSide | None = None
+    repeats: tuple[OtherSide, ...] = ()
+    gates: tuple[GateReport, ...]
+    deviations: tuple[DeviationReport, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a reader must know before the numbers, e.g. that cand is ref itself."""
+    not_tested: tuple[str, ...] = ()
+    """What this run says nothing about."""
+    selftest: None = None
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of ``verdict``."""
+        return EXIT_CODES[self.verdict]
