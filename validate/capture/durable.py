@@ -1,6 +1,7 @@
 """Files made here: whole under their name or not there at all, even after a crash."""
 
 import contextlib
+import errno
 import hashlib
 import os
 from collections.abc import Iterable
@@ -98,6 +99,10 @@ def sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
+    except OSError as err:
+        # Some network file systems cannot sync a folder; files are synced all the same.
+        if err.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
         os.close(handle)
 

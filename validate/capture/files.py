@@ -124,7 +124,7 @@ def copy_range(file: PinnedFile, begin: int, out: memoryview) -> None:
     one window, however large the file is.
 
     Raises:
-        Fault: The file is not the one that was pinned.
+        Fault: The file is not the one that was pinned, or ends too early.
     """
     with _opened(file) as stream:
         done = 0
@@ -133,11 +133,17 @@ def copy_range(file: PinnedFile, begin: int, out: memoryview) -> None:
             start = at - at % mmap.ALLOCATIONGRANULARITY
             size = min(WINDOW, begin + len(out) - start)
             with (
-                mmap.mmap(
-                    stream.fileno(), size, flags=_FLAGS, prot=mmap.PROT_READ, offset=start
-                ) as window,
+                _window(stream, start, size) as window,
                 memoryview(window) as view,
                 view[at - start :] as part,
             ):
                 out[done : done + len(part)] = part
                 done += len(part)
+
+
+def _window(stream: io.FileIO, start: int, size: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(stream.fileno(), size, flags=_FLAGS, prot=mmap.PROT_READ, offset=start)
+    except ValueError as err:
+        msg = f"the file ends before byte {start + size}"
+        raise Fault(msg) from err

@@ -16,6 +16,7 @@ from tests.measured import assert_measured
 from validate.capture import capture_digest, file_sha256, open_capture
 from validate.capture.digest import manifest_seal
 from validate.capture.files import copy_range, pin
+from validate.capture.messages import Fault
 from validate.errors import CaptureError, InputError
 from validate.schema import Side
 
@@ -586,6 +587,13 @@ def test_a_range_is_read_across_windows(tmp_path, monkeypatch):
         out = bytearray(length)
         copy_range(pin(tmp_path, "f"), begin, memoryview(out))
         assert bytes(out) == data[begin : begin + length]
+
+
+def test_a_range_beyond_the_end_is_refused(tmp_path):
+    (tmp_path / "f").write_bytes(b"abc")
+
+    with pytest.raises(Fault, match="the file ends before byte 4"):
+        copy_range(pin(tmp_path, "f"), 0, memoryview(bytearray(4)))
 
 
 def test_opening_writes_nothing(capture):
