@@ -2,6 +2,17 @@
 
 from collections.abc import Callable, Mapping
 
+from validate.metrics.attention_head_rel_l2 import attention_head_rel_l2
+from validate.metrics.attention_hidden_rel_l2 import attention_hidden_rel_l2
+from validate.metrics.attention_introduced_ratio import attention_introduced_ratio
+from validate.metrics.attention_lse_abs import attention_lse_abs
+from validate.metrics.attention_nonfinite import attention_nonfinite
+from validate.metrics.attention_propagated_ratio import attention_propagated_ratio
+from validate.metrics.attention_rel_l2 import attention_rel_l2
+from validate.metrics.attention_routing_mismatch import attention_routing_mismatch
+from validate.metrics.attention_routing_weight import attention_routing_weight
+from validate.metrics.attention_row_rel_l2 import attention_row_rel_l2
+from validate.metrics.attention_scale import attention_scale
 from validate.metrics.greedy_divergence_rate import greedy_divergence_rate
 from validate.metrics.greedy_invalid_ids import greedy_invalid_ids
 from validate.metrics.greedy_length_mismatch import greedy_length_mismatch
@@ -12,6 +23,12 @@ from validate.metrics.kl_p90 import kl_p90
 from validate.metrics.logits_err_ratio import logits_err_ratio
 from validate.metrics.logits_nonfinite import logits_nonfinite
 from validate.metrics.nll_delta import nll_delta
+from validate.metrics.state_chunked_oneshot import state_chunked_oneshot
+from validate.metrics.state_conv_rel_l2 import state_conv_rel_l2
+from validate.metrics.state_kda_rel_l2 import state_kda_rel_l2
+from validate.metrics.state_kv_rel_l2 import state_kv_rel_l2
+from validate.metrics.state_nonfinite import state_nonfinite
+from validate.metrics.state_prefill_decode import state_prefill_decode
 from validate.metrics.top1_flips import top1_flips
 from validate.schema import Levels, Measurement, Pair
 
@@ -21,6 +38,23 @@ Metric = Callable[[Pair, Levels], Measurement]
 """A metric measures one pair; ``Levels`` are the confidence levels of its interval."""
 
 METRICS: Mapping[str, Metric] = {
+    "attention.nonfinite": attention_nonfinite,
+    "attention.rel_l2": attention_rel_l2,
+    "attention.head_rel_l2": attention_head_rel_l2,
+    "attention.row_rel_l2": attention_row_rel_l2,
+    "attention.scale": attention_scale,
+    "attention.lse_abs": attention_lse_abs,
+    "attention.hidden_rel_l2": attention_hidden_rel_l2,
+    "attention.introduced_ratio": attention_introduced_ratio,
+    "attention.propagated_ratio": attention_propagated_ratio,
+    "attention.routing_mismatch": attention_routing_mismatch,
+    "attention.routing_weight": attention_routing_weight,
+    "state.nonfinite": state_nonfinite,
+    "state.kda_rel_l2": state_kda_rel_l2,
+    "state.conv_rel_l2": state_conv_rel_l2,
+    "state.kv_rel_l2": state_kv_rel_l2,
+    "state.prefill_decode": state_prefill_decode,
+    "state.chunked_oneshot": state_chunked_oneshot,
     "logits.nonfinite": logits_nonfinite,
     "logits.kl_p90": kl_p90,
     "logits.kl_max": kl_max,

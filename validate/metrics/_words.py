@@ -12,7 +12,7 @@ __all__ = ["clean_text", "ranges", "ratio"]
 
 def ratio(
     err2: Float64[NDArray[Any], "..."], ref2: Float64[NDArray[Any], "..."]
-) -> NDArray[np.float64]:
+) -> Float64[NDArray[Any], "..."]:
     """Relative L2 errors ``sqrt(err2 / ref2)`` from sums of squares.
 
     Returns:
