@@ -12,12 +12,18 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from validate.capture.provenance import sources_digest
-from validate.errors import CaptureError, IncomparableError
+from validate.errors import CaptureError
 
-__all__ = ["VERIFIED_NAME", "Verified", "require_current", "stale_reason", "write_verified"]
+__all__ = [
+    "VERIFIED_NAME",
+    "Verified",
+    "backend_digest",
+    "read_verified",
+    "stale_reason",
+    "write_verified",
+]
 
 VERIFIED_NAME = "verified.json"
-MANIFEST_NAME = "manifest.json"
 _ROOMS = {"torch": "models", "oracle": "oracle"}
 
 
@@ -73,6 +79,8 @@ def write_verified(folder: Path, note: Verified) -> None:
 
 def stale_reason(name: str, folder: Path) -> str | None:
     """Why the golden ``name`` may not be used, with the next step; None when it is current."""
+    if not folder.is_dir():
+        return f"golden '{name}' was not recorded yet\n  do next: validate golden record {name}"
     note = read_verified(folder)
     if note is None:
         return (
@@ -88,14 +96,3 @@ def stale_reason(name: str, folder: Path) -> str | None:
         f"  changed: files under validate/{_ROOMS[note.backend]}\n"
         f"  do next: validate golden verify {name}"
     )
-
-
-def require_current(name: str, folder: Path) -> None:
-    """Refuse a stale golden.
-
-    Raises:
-        IncomparableError: The source that made it has changed since.
-    """
-    reason = stale_reason(name, folder)
-    if reason is not None:
-        raise IncomparableError(reason)

@@ -57,7 +57,11 @@ class _File(_Record):
 
 
 class Project(_Record):
-    """A ``validate.toml`` that was read and checked, with absolute paths."""
+    """A ``validate.toml`` that was read and checked.
+
+    Paths start from the working directory where they lie below it, so that
+    reports and messages of two clones read the same; else they are absolute.
+    """
 
     root: Path
     suite: Path
@@ -113,7 +117,7 @@ def load_project(path: Path) -> Project:
         msg = f"{path}: {_first_problem(error)}"
         raise InputError(msg) from error
     _check_references(content, path)
-    root = path.parent.resolve()
+    root = _short(path.parent)
     return Project(
         root=root,
         suite=root / content.suite,
@@ -123,6 +127,11 @@ def load_project(path: Path) -> Project:
         model_config_file=root / content.model_config_file,
         targets=content.targets,
     )
+
+
+def _short(folder: Path) -> Path:
+    whole, here = folder.resolve(), Path.cwd()
+    return whole.relative_to(here) if whole.is_relative_to(here) else whole
 
 
 def _first_problem(error: ValidationError) -> str:

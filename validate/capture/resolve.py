@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from validate.capture.goldens import MANIFEST_NAME, VERIFIED_NAME, require_current
+from validate.capture.format import MANIFEST
+from validate.capture.goldens import VERIFIED_NAME, stale_reason
 from validate.capture.project import Project
 from validate.capture.provenance import (
     cpu_flags,
@@ -33,6 +34,7 @@ __all__ = [
     "capture_key",
     "choose_device",
     "has_card",
+    "open_stored",
     "record_target",
     "resolve",
 ]
@@ -63,6 +65,8 @@ class Resolved:
     label: str
     """The target as the user wrote it."""
     target: Target
+    stale: str | None = None
+    """Why a golden may not be used, with the next step; None when it may."""
 
 
 def resolve(
@@ -75,6 +79,7 @@ def resolve(
     progress: Progress,
     environ: Mapping[str, str],
     runs_dir: Path | None = None,
+    make: bool = True,
 ) -> Resolved:
     """Find the capture of ``target``, or make it.
 
@@ -91,14 +96,14 @@ def resolve(
         progress: Told of every prompt that is done.
         environ: The process's environment, as part of the digest.
         runs_dir: Where captures are made; ``project.runs`` when None.
+        make: False to say where the capture lies or would lie, and make nothing.
 
     Raises:
         InputError: The path cannot run here (no such device or kernels).
         CaptureError: The folder holds no whole capture, or one cannot be written.
-        IncomparableError: A golden is stale.
     """
     if target.folder is not None:
-        return _stored(target, target.folder, project)
+        return open_stored(target, project)
     device = choose_device(target, None)
     key = capture_key(
         target,
@@ -110,8 +115,11 @@ def resolve(
     )
     runs = project.runs if runs_dir is None else runs_dir
     out = runs / f"{target.name}-{_digest(key)[:20]}"
+    if not make:
+        reused = (out / MANIFEST).is_file() and not fresh
+        return Resolved(path=out, reused=reused, label=target.text, target=target)
     with _writing(runs), _only_one(out.with_name(f"{out.name}.lock")):
-        if (out / MANIFEST_NAME).is_file() and not fresh:
+        if (out / MANIFEST).is_file() and not fresh:
             return Resolved(path=out, reused=True, label=target.text, target=target)
         resume = _prepare(out, key, fresh=fresh)
         record_target(
@@ -233,9 +241,19 @@ def choose_device(target: Target, wanted: str | None) -> str:
     return device
 
 
-def _stored(target: Target, folder: Path, project: Project) -> Resolved:
-    if not (folder / MANIFEST_NAME).is_file():
-        missing = "no such folder" if not folder.is_dir() else f"no {MANIFEST_NAME} in it"
+def open_stored(target: Target, project: Project) -> Resolved:
+    """The capture of a target that is a folder, with what makes it stale, if anything.
+
+    Raises:
+        InputError: ``target`` is a path that runs here.
+        CaptureError: The folder is missing or holds no whole capture.
+    """
+    folder = target.folder
+    if folder is None:
+        msg = f"target '{target.text}' runs here; it is no stored capture"
+        raise InputError(msg)
+    if not (folder / MANIFEST).is_file():
+        missing = "no such folder" if not folder.is_dir() else f"no {MANIFEST} in it"
         hides = target.kind == "folder" and target.name in project.targets
         why = f"\n  note   : this folder hides the target named {target.name}" if hides else ""
         make = (
@@ -246,9 +264,9 @@ def _stored(target: Target, folder: Path, project: Project) -> Resolved:
             f"  do next: validate {make}{target.name}"
         )
         raise CaptureError(msg)
-    if target.kind == "golden" or (folder / VERIFIED_NAME).exists():
-        require_current(target.name, folder)
-    return Resolved(path=folder, reused=False, label=target.text, target=target)
+    held = target.kind == "golden" or (folder / VERIFIED_NAME).exists()
+    stale = stale_reason(target.name, folder) if held else None
+    return Resolved(path=folder, reused=False, label=target.text, target=target, stale=stale)
 
 
 def _prepare(out: Path, key: Mapping[str, str], *, fresh: bool) -> bool:

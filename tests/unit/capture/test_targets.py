@@ -30,7 +30,8 @@ def test_golden_names_lead_to_their_folders(text: str, project: Project) -> None
     target = parse_target(text, project, faults=FAULTS)
 
     assert (target.kind, target.name, target.path) == ("golden", text, None)
-    assert target.folder == ROOT / "golden" / "k3-nano" / text
+    assert target.folder is not None
+    assert target.folder.resolve() == ROOT / "golden" / "k3-nano" / text
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,19 @@ def test_project_is_found_from_a_folder_below(tmp_path: Path) -> None:
 
 
 def test_project_beside_the_package_is_the_last_resort(tmp_path: Path) -> None:
-    assert find_project(tmp_path).root == ROOT
+    assert find_project(tmp_path).root.resolve() == ROOT
+
+
+def test_paths_below_the_working_directory_are_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "validate.toml").write_text((ROOT / "validate.toml").read_text("utf-8"), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert load_project(tmp_path / "validate.toml").suite == Path("suites/default.toml")
+
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert find_project(Path.cwd()).suite == tmp_path.resolve() / "suites" / "default.toml"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,134 @@
+"""The program ``validate``: its commands, and how errors become exit codes.
+
+Nothing heavy is imported here, so that ``validate --help`` answers at once;
+each command imports what it needs when it runs.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import validate
+from validate.cli import capture, compare, doctor, golden, listing
+from validate.errors import ValidateError
+
+__all__ = ["EXIT_BUG", "EXIT_INTERRUPTED", "app", "main"]
+
+EXIT_BUG = 70
+EXIT_INTERRUPTED = 130
+TRACEBACK = "--traceback"
+
+app = typer.Typer(
+    name="validate",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+)
+
+
+def _print_version(value: bool) -> None:  # noqa: FBT001  the parser calls it so
+    if value:
+        print(f"validate {validate.__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    help="Does the optimized serving path still compute the same model as the reference?",
+    epilog="Exit codes: 0 PASS, 1 FAIL, 2 usage, 3 INCONCLUSIVE, 4 INCOMPARABLE or damaged "
+    "capture, 70 a bug, 130 interrupted.",
+)
+def _root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+    traceback: Annotated[
+        bool,
+        typer.Option(TRACEBACK, help="Show the traceback of an error (also VALIDATE_DEBUG=1)."),
+    ] = False,
+) -> None:
+    """Hold the options of the program itself."""
+
+
+app.command("compare", help=compare.HELP)(compare.compare)
+app.command("capture", help=capture.HELP)(capture.capture)
+app.add_typer(golden.app, name="golden", help=golden.HELP)
+app.command("list", help=listing.HELP)(listing.list_things)
+app.command("doctor", help=doctor.HELP)(doctor.doctor)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; nothing escapes.
+
+    Args:
+        argv: Arguments without the program's name; those of the process when None.
+
+    Returns:
+        0 PASS, 1 FAIL, 2 usage, 3 INCONCLUSIVE, 4 INCOMPARABLE or damaged
+        capture, 70 any uncaught error, 130 interrupted.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = TRACEBACK in arguments or os.environ.get("VALIDATE_DEBUG") == "1"
+    arguments = [argument for argument in arguments if argument != TRACEBACK]
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except Exception as error:  # noqa: BLE001  the last line of defence; every error gets a code
+        if debug:
+            _print_traceback()
+        code = _report(error)
+    except KeyboardInterrupt:
+        print("interrupted; an unfinished capture is taken up again", file=sys.stderr)
+        code = EXIT_INTERRUPTED
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(args=arguments, prog_name="validate", standalone_mode=False)
+    except typer.TyperException as error:
+        show = getattr(error, "show", None)  # usage errors print their own usage line
+        if show is None:
+            print(f"Error: {error}", file=sys.stderr)
+        else:
+            show()
+        return error.exit_code
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    if result == EXIT_INTERRUPTED:
+        raise KeyboardInterrupt
+    return int(result or 0)
+
+
+def _report(error: Exception) -> int:
+    if isinstance(error, ValidateError):
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return error.exit_code
+    if isinstance(error, BrokenPipeError):
+        # Python would complain once more when it closes stdout at exit.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print("validate: stdout was closed before the result was written", file=sys.stderr)
+        return EXIT_BUG
+    text = " ".join(str(error).split()) or "(no message)"
+    print(
+        f"validate: {type(error).__name__}: {text}; this is a bug "
+        f"(traceback: {TRACEBACK} or VALIDATE_DEBUG=1)",
+        file=sys.stderr,
+    )
+    return EXIT_BUG
+
+
+def _print_traceback() -> None:
+    import traceback
+
+    traceback.print_exc()

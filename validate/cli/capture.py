@@ -1,0 +1,54 @@
+"""``validate capture``: record a path that runs here."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["HELP", "capture"]
+
+HELP = "Record a path that runs here, into a folder."
+
+
+def capture(
+    *,
+    target: Annotated[
+        str, typer.Option(help="What to record: reference or rocm, with their keys.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder that the capture is written to.")],
+    prompts: Annotated[
+        Path | None, typer.Option(help="Prompt set; the one of the default suite if not given.")
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Take up an interrupted capture.")] = False,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda or rocm; by default rocm where there is one.")
+    ] = None,
+) -> int:
+    """Check everything, then record, then say where the capture lies."""
+    from validate.capture.resolve import choose_device, record_target
+    from validate.cli.progress import show_progress
+    from validate.cli.session import open_project, read_prompts, read_target
+    from validate.errors import InputError
+
+    project = open_project()
+    wanted = read_target(target, project)
+    where = choose_device(wanted, device)
+    name, chosen = read_prompts(prompts, project)
+    if out.exists() and not resume and (not out.is_dir() or any(out.iterdir())):
+        msg = (
+            f"--out {out}: it exists and is not empty\n"
+            "  do next: name another folder, or --resume to take up an interrupted capture"
+        )
+        raise InputError(msg)
+    with show_progress() as progress:
+        record_target(
+            wanted,
+            prompts=chosen,
+            prompt_set=name,
+            out=out,
+            device=where,
+            resume=resume,
+            progress=progress,
+        )
+    print(out)
+    return 0

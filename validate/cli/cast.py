@@ -1,0 +1,142 @@
+"""Who takes part in a comparison: ref, cand, the repeats of ref, the oracle and its weights."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from validate.capture.digest import file_sha256
+from validate.capture.project import Project
+from validate.capture.reader import CaptureReader, open_capture
+from validate.capture.resolve import Progress, Resolved, open_stored, resolve
+from validate.capture.targets import Target
+from validate.cli.session import read_target
+from validate.oracle import load_weights
+from validate.schema.suite import Suite
+from validate.suite import load_prompts
+
+__all__ = ["ORACLE", "Cast", "family", "find", "gather"]
+
+ORACLE = "oracle"
+"""Name of the target that is taken as the truth."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """Every capture of one comparison, opened."""
+
+    ref: CaptureReader
+    cand: CaptureReader
+    repeats: tuple[CaptureReader, ...]
+    oracle: CaptureReader | None
+    weights: Mapping[str, NDArray[Any]] | None
+    """Float64 weights of ref's model; None when they or the oracle are not at hand."""
+    config: Mapping[str, Any] | None
+    reused: tuple[str, ...]
+    """Of ``ref`` and ``cand``, those whose capture was made earlier."""
+    blocked: tuple[str, ...]
+    """Why nothing may be judged: goldens that are stale."""
+
+
+def gather(
+    ref: Target, cand: Target, *, project: Project, suite: Suite, fresh: bool, progress: Progress
+) -> Cast:
+    """Open or make the captures of ref and cand, and open what the project has beside them.
+
+    Raises:
+        InputError: A path cannot run here.
+        CaptureError: A capture is damaged, or cannot be written.
+    """
+    sides = [
+        find(target, project=project, suite=suite, fresh=fresh, progress=progress)
+        for target in (ref, cand)
+    ]
+    first, second = (_open(side) for side in sides)
+    beside = [_named(name, project) for name in family(ref, project)]
+    oracle = _oracle(first, project)
+    stale = [side.stale for side in (*sides, *beside)]
+    if oracle is not None:
+        stale.append(_named(ORACLE, project).stale)
+    weights = project.weights / f"{first.manifest.model.weights}.safetensors"
+    known = (
+        oracle is not None
+        and weights.is_file()
+        and file_sha256(weights) == first.manifest.model.weights_digest
+    )
+    return Cast(
+        ref=first,
+        cand=second,
+        repeats=tuple(_open(side) for side in beside),
+        oracle=oracle,
+        weights=load_weights(weights) if known else None,
+        config=json.loads(project.model_config_file.read_bytes()) if known else None,
+        reused=tuple(
+            role for role, side in zip(("ref", "cand"), sides, strict=True) if side.reused
+        ),
+        blocked=tuple(reason for reason in dict.fromkeys(stale) if reason is not None),
+    )
+
+
+def family(ref: Target, project: Project) -> tuple[str, ...]:
+    """Names of the stored captures that repeat ``ref``, or that ``ref`` repeats; not ``ref``."""
+    name = _golden_name(ref, project)
+    if name is None:
+        return ()
+    parent = project.targets[name].repeat_of or name
+    members = (parent, *project.repeats(parent))
+    return tuple(member for member in members if member != name and project.folder(member).is_dir())
+
+
+def _golden_name(target: Target, project: Project) -> str | None:
+    """Name of a stored capture, whether it was given by name or by its folder."""
+    if target.folder is None:
+        return None
+    here = target.folder.resolve()
+    names = [name for name, entry in project.targets.items() if entry.kind != "torch"]
+    return next((name for name in names if project.folder(name).resolve() == here), None)
+
+
+def find(
+    target: Target,
+    *,
+    project: Project,
+    suite: Suite,
+    fresh: bool,
+    progress: Progress,
+    make: bool = True,
+) -> Resolved:
+    """The capture of a target on the suite's prompts; made if need be and if ``make``."""
+    if target.folder is not None:
+        return open_stored(target, project)
+    prompts = project.root / suite.prompts
+    return resolve(
+        target,
+        project=project,
+        prompts=load_prompts(prompts),
+        prompt_set=prompts.stem,
+        fresh=fresh,
+        progress=progress,
+        environ=os.environ,
+        make=make,
+    )
+
+
+def _named(name: str, project: Project) -> Resolved:
+    return open_stored(read_target(name, project), project)
+
+
+def _open(side: Resolved) -> CaptureReader:
+    return open_capture(side.path, label=side.label)
+
+
+def _oracle(ref: CaptureReader, project: Project) -> CaptureReader | None:
+    """The oracle's capture, if there is one of ref's model on ref's prompts."""
+    if ORACLE not in project.targets or not project.folder(ORACLE).is_dir():
+        return None
+    oracle = _open(_named(ORACLE, project))
+    same_model = oracle.manifest.model.weights_digest == ref.manifest.model.weights_digest
+    same_prompts = oracle.manifest.prompt_digest == ref.manifest.prompt_digest
+    return oracle if same_model and same_prompts else None

@@ -1,0 +1,131 @@
+"""The rows of ``validate list``, each kind from the room that owns it."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from validate.capture.project import KeyRule, Project
+from validate.cli.formats import Things
+from validate.cli.session import open_project
+from validate.faults import FAULTS
+from validate.metrics import METRICS
+from validate.suite import alpha_shares, load_limits, load_suite
+
+__all__ = ["rows_of", "table"]
+
+Rows = list[dict[str, Any]]
+WIDEST = 200
+"""Columns with wider cells than this are left to JSON."""
+
+
+def rows_of(things: Things, *, suite: Path | None) -> Rows:
+    """What there is of one kind, ready for JSON."""
+    project = open_project()
+    return _LISTS[things](project, suite or project.suite)
+
+
+def _targets(project: Project, _suite: Path) -> Rows:
+    return [
+        {
+            "name": name,
+            "kind": entry.kind,
+            "keys": {key: _values(rule) for key, rule in entry.keys.items()},
+            "path": entry.path,
+            "repeat_of": entry.repeat_of,
+            "title": entry.title,
+        }
+        for name, entry in project.targets.items()
+    ]
+
+
+def _values(rule: KeyRule) -> str:
+    return f"<{rule}>" if isinstance(rule, str) else "|".join(rule)
+
+
+def _metrics(_project: Project, _suite: Path) -> Rows:
+    return [
+        {"name": name, "title": (metric.__doc__ or "").strip().partition("\n")[0]}
+        for name, metric in METRICS.items()
+    ]
+
+
+def _gates(_project: Project, suite: Path) -> Rows:
+    read = load_suite(suite)
+    shares = alpha_shares(read)
+    return [
+        {
+            "name": gate.name,
+            "kind": gate.kind,
+            "metric": gate.measures,
+            "limit": f"= {gate.equals:g}" if gate.kind == "exact" else gate.limit_key,
+            "alpha_share": shares[gate.name],
+        }
+        for gate in read.gates
+    ]
+
+
+def _limits(project: Project, suite: Path) -> Rows:
+    limits = load_limits(project.root / load_suite(suite).limits)
+    return [{"name": key} | dataclasses.asdict(limit) for key, limit in limits.entries.items()]
+
+
+def _faults(_project: Project, _suite: Path) -> Rows:
+    return [
+        {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in dataclasses.asdict(fault).items()
+        }
+        for fault in FAULTS.values()
+    ]
+
+
+def _engines(_project: Project, _suite: Path) -> Rows:
+    return [
+        {
+            "name": "torch",
+            "targets": ["reference", "rocm"],
+            "title": "the Kimi-K3-shaped PyTorch model of this package",
+        },
+        {
+            "name": "oracle",
+            "targets": ["oracle"],
+            "title": "the same model in float64, one operation at a time",
+        },
+    ]
+
+
+def _importers(_project: Project, _suite: Path) -> Rows:
+    return []
+
+
+_LISTS: Mapping[Things, Callable[[Project, Path], Rows]] = {
+    Things.TARGETS: _targets,
+    Things.METRICS: _metrics,
+    Things.GATES: _gates,
+    Things.LIMITS: _limits,
+    Things.FAULTS: _faults,
+    Things.ENGINES: _engines,
+    Things.IMPORTERS: _importers,
+}
+
+
+def table(rows: Rows) -> str:
+    """Aligned columns: a heading and one line a row, without columns that hold nothing or prose."""
+    names = [name for name in rows[0] if 0 < max(len(_cell(row[name])) for row in rows) <= WIDEST]
+    lines = [names, *([_cell(row[name]) for name in names] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(names))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={text}" for key, text in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(str(item) for item in value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,71 @@
+"""``validate compare``: judge one run against another."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from validate.cli.formats import ReportFormat
+
+__all__ = ["HELP", "compare"]
+
+HELP = "Judge one target against another and write a report."
+
+
+def compare(
+    *,
+    ref: Annotated[str, typer.Option(help="Target that is compared against.")],
+    cand: Annotated[str, typer.Option(help="Target under judgement.")],
+    suite: Annotated[
+        Path | None, typer.Option(help="Suite file; the one of validate.toml if not given.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Areas or gates to judge, comma-separated.")
+    ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option(help="Areas or gates to leave out, comma-separated.")
+    ] = None,
+    prompt: Annotated[
+        list[str] | None, typer.Option(help="Ids of prompts that count, comma-separated.")
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(help="Lengths of prompts that count: 64 (at most), 65- or 15-17."),
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Print all that is known.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Make captures anew.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the pairing and stop; nothing is captured.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.json and report.md.")] = None,
+    output: Annotated[
+        ReportFormat, typer.Option("--format", help="What is printed.")
+    ] = ReportFormat.CONSOLE,
+) -> int:
+    """Check every argument, gather the captures, compare, print and write the report."""
+    from validate.cli.judge import Asked, judge
+    from validate.cli.plan import print_plan
+    from validate.cli.progress import show_progress
+    from validate.cli.publish import publish
+
+    asked = Asked(
+        ref=ref,
+        cand=cand,
+        suite=suite,
+        only=_split(only),
+        skip=_split(skip),
+        prompts=_split(prompt),
+        tokens=tokens,
+        fresh=fresh,
+    )
+    if dry_run:
+        return print_plan(asked, as_json=output is ReportFormat.JSON)
+    with show_progress() as progress:
+        report = judge(asked, progress)
+    return publish(report, output=output, explain=explain, out=out)
+
+
+def _split(given: Sequence[str] | None) -> tuple[str, ...]:
+    """Comma-separated and repeated words as one list; a word that is given empty stays empty."""
+    return tuple(word.strip() for text in given or () for word in text.split(","))

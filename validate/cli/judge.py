@@ -1,0 +1,69 @@
+"""From what the user asked for to a report."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from validate.capture.resolve import Progress
+from validate.cli.cast import gather
+from validate.cli.lengths import choose_prompts, parse_lengths
+from validate.cli.session import open_project, read_target
+from validate.run import compare
+from validate.schema.report import Report
+from validate.suite import load_limits, load_suite, select_gates
+
+__all__ = ["Asked", "judge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the user asked for, lists taken apart."""
+
+    ref: str
+    cand: str
+    suite: Path | None
+    only: tuple[str, ...]
+    skip: tuple[str, ...]
+    prompts: tuple[str, ...]
+    tokens: str | None
+    fresh: bool
+
+    def command(self) -> str:
+        """The command line that judges the same captures again, up to ``--only``."""
+        words = ["validate", "compare", "--ref", self.ref, "--cand", self.cand]
+        words += ["--suite", str(self.suite)] if self.suite else []
+        words += ["--prompt", ",".join(self.prompts)] if self.prompts else []
+        words += ["--tokens", self.tokens] if self.tokens else []
+        return shlex.join(words)
+
+
+def judge(asked: Asked, progress: Progress) -> Report:
+    """Check every argument, gather the captures and compare them.
+
+    Raises:
+        ValidateError: Whatever stands in the way of a verdict.
+    """
+    project = open_project()
+    sides = read_target(asked.ref, project), read_target(asked.cand, project)
+    suite = load_suite(asked.suite or project.suite)
+    limits = load_limits(project.root / suite.limits)
+    select_gates(suite, only=asked.only, skip=asked.skip)
+    lengths = None if asked.tokens is None else parse_lengths(asked.tokens)
+    cast = gather(*sides, project=project, suite=suite, fresh=asked.fresh, progress=progress)
+    return compare(
+        ref=cast.ref,
+        cand=cast.cand,
+        suite=suite,
+        limits=limits,
+        repeats=cast.repeats,
+        oracle=cast.oracle,
+        weights=cast.weights,
+        config=cast.config,
+        only=asked.only,
+        skip=asked.skip,
+        prompts=choose_prompts(cast.ref.prompts, ids=asked.prompts, lengths=lengths),
+        reused=cast.reused,
+        blocked=cast.blocked,
+        command=asked.command(),
+        progress=lambda what: progress(0, 0, what),
+    )

@@ -1,0 +1,35 @@
+"""``validate list``: what there is to name."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from validate.cli.formats import TextOrJson, Things
+
+__all__ = ["HELP", "list_things"]
+
+HELP = "Print what there is: targets, gates, faults and so on."
+
+
+def list_things(
+    *,
+    things: Annotated[Things, typer.Argument(help="What to list.", metavar="THINGS")],
+    suite: Annotated[
+        Path | None, typer.Option(help="Suite whose gates and limits are listed.")
+    ] = None,
+    output: Annotated[
+        TextOrJson, typer.Option("--format", help="How the result is printed.")
+    ] = TextOrJson.TEXT,
+) -> int:
+    """Print one kind of thing as a table or as JSON."""
+    from validate.cli.catalogue import rows_of, table
+
+    rows = rows_of(things, suite=suite)
+    if output is TextOrJson.JSON:
+        import json
+
+        print(json.dumps({things.value: rows}, indent=1, allow_nan=False))
+    else:
+        print(table(rows) if rows else f"no {things.value} yet")
+    return 0

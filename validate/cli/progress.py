@@ -1,0 +1,64 @@
+"""Progress of long work on stderr: a bar on a terminal, else a line now and then."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+__all__ = ["show_progress"]
+
+EVERY = 5.0
+"""Seconds between two lines when stderr is no terminal."""
+
+Report = Callable[[int, int, str], None]
+
+
+@contextmanager
+def show_progress(stream: TextIO | None = None) -> Iterator[Report]:
+    """Give a function that is called with (done, total, what) and shows it on stderr."""
+    stream = sys.stderr if stream is None else stream
+    if stream.isatty():
+        with _bar(stream) as report:
+            yield report
+    else:
+        yield _lines(stream)
+
+
+@contextmanager
+def _bar(stream: TextIO) -> Iterator[Report]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(file=stream), transient=True) as progress:
+        task = progress.add_task("", total=None)
+
+        def report(done: int, total: int, what: str) -> None:
+            progress.update(task, completed=done, total=total, description=what)
+
+        yield report
+
+
+def _lines(stream: TextIO) -> Report:
+    last = -EVERY
+
+    def report(done: int, total: int, what: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if done >= total or now - last >= EVERY:
+            last = now
+            print(f"{done}/{total} {what}", file=stream, flush=True)
+
+    return report
