@@ -106,6 +106,13 @@ def take_up(path: Path, start: Start) -> Found:
         OSError: It cannot be read or written.
     """
     label = start.header.target
+    if (path / SHARDS).is_symlink():
+        raise capture_error(
+            label,
+            path / SHARDS,
+            "is a symbolic link; shards are written in the capture itself",
+            do_next=f"move {path} away and capture again",
+        )
     if os.path.lexists(path / MANIFEST):
         return _take_up_whole(path, start)
     with blame(label, path / JOURNAL, do_next=f"move {path} away and capture again"):
@@ -132,11 +139,10 @@ def _take_up_whole(path: Path, start: Start) -> Found:
     except CaptureError as err:
         if isinstance(err.__cause__, OSError):
             raise  # It cannot be read, which does not say that it is damaged.
-        # Without its manifest the folder passes for nothing; every prompt runs again.
-        for name in (MANIFEST, JOURNAL):
-            remove(path / name)
-        (path / SHARDS).mkdir(exist_ok=True)
+        # Every prompt runs again. The manifest goes last: until then the damage shows.
         _sweep(path, set())
+        for name in (PROMPTS, STREAMS, TIMING, JOURNAL, MANIFEST):
+            remove(path / name)
         return Found(stored, [], None)
     remove(path / JOURNAL)
     return Found(stored, [], reader)
@@ -198,6 +204,7 @@ def _whole_groups(path: Path, groups: list[Group], *, label: str) -> Iterator[Gr
 
 def _sweep(path: Path, keep: set[str]) -> None:
     """Remove shards that no journal line names, and files that were being written."""
+    (path / SHARDS).mkdir(exist_ok=True)
     for entry in (path / SHARDS).iterdir():
         if _SHARD.fullmatch(entry.name) and f"{SHARDS}/{entry.name}" not in keep:
             entry.unlink()

@@ -106,13 +106,30 @@ def two_kills(root: Path, whole: dict[str, bytes], first: int) -> int:
     raise AssertionError
 
 
+def renewal_kills(root: Path, whole: dict[str, bytes]) -> int:
+    """Damage a whole capture, then kill the process that renews it at its every point."""
+    for point in itertools.count(1):
+        path = root / f"renewal-{point}"
+        write(path, None)
+        shard = path / "shards" / "00000.safetensors"
+        shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+        if not in_child(partial(write, path, point)):
+            return point - 1
+        refused(path, whole)
+        in_child(partial(write, path, None))
+        if files_of(path) != whole:
+            sys.exit(f"renewed after a kill at call {point}, the bytes differ")
+    raise AssertionError
+
+
 def main(root: Path) -> None:
     write_capture(root / "whole", shard_prompts=2)
     whole = files_of(root / "whole")
     counts = one_kill(root, whole)
     last = counts["refused"]
-    twice = {first: two_kills(root, whole, first) for first in (last // 2, last, last + 2)}
-    sys.stdout.write(json.dumps({"once": counts, "twice": twice}))
+    twice = {first: two_kills(root, whole, first) for first in (last // 2, last)}
+    renewals = renewal_kills(root, whole)
+    sys.stdout.write(json.dumps({"once": counts, "twice": twice, "renewals": renewals}))
 
 
 if __name__ == "__main__":

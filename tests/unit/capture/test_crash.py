@@ -49,6 +49,7 @@ def test_a_kill_at_any_system_call(tmp_path):
     assert report["once"]["refused"] > 80
     assert 1 <= report["once"]["whole"] <= 6
     assert min(report["twice"].values()) >= 3
+    assert report["renewals"] > report["once"]["refused"]
 
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, call: str, point: int, error: BaseException) -> None:

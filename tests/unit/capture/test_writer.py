@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -405,6 +406,24 @@ class TestResume:
             with pytest.raises(CaptureError, match=r"cannot be read: Permission denied \(EACCES\)"):
                 write_capture(tmp_path / "c", PROMPTS, resume=True)
         assert files_of(tmp_path / "c") == before
+
+    def test_shards_that_were_all_removed_are_made_again(self, tmp_path):
+        write_capture(tmp_path / "a", PROMPTS, shard_prompts=1)
+        write_capture(tmp_path / "b", PROMPTS, shard_prompts=1, stop_after=3)
+        shutil.rmtree(tmp_path / "b/shards")
+
+        write_capture(tmp_path / "b", PROMPTS, resume=True)
+        assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+
+    def test_shards_are_never_written_through_a_link(self, tmp_path):
+        write_capture(tmp_path / "c", PROMPTS, shard_prompts=1, stop_after=3)
+        (tmp_path / "c/shards").rename(tmp_path / "elsewhere")
+        (tmp_path / "c/shards").symlink_to(tmp_path / "elsewhere")
+        before = files_of(tmp_path / "elsewhere")
+
+        with pytest.raises(CaptureError, match="shards: is a symbolic link; shards are written"):
+            write_capture(tmp_path / "c", PROMPTS, resume=True)
+        assert files_of(tmp_path / "elsewhere") == before
 
     def test_a_damaged_manifest_is_not_overwritten(self, tmp_path):
         write_capture(tmp_path / "c", PROMPTS)
