@@ -104,9 +104,9 @@ def _add_layer(made: States, pair: Pair, prompt: str, places: list[Place]) -> No
 def _raise(peak: Peak, base: Array, other: Array, prompt: str, place: Place) -> None:
     """Raise a peak to the worst unit of one state."""
     axes = _axes(place.kind)
-    err2, base2 = ((other - base) ** 2).sum(axis=axes), (base**2).sum(axis=axes)
+    err2, base2 = (np.atleast_1d((array**2).sum(axis=axes)) for array in (other - base, base))
     # A unit that is all zero (taps before the first token) is held to the others' mean.
-    errors = np.atleast_1d(ratio(err2, np.where(base2 == 0, base2.mean(), base2)))
+    errors = ratio(err2, np.where(base2 == 0, base2.mean(), base2))
     peak.units += errors.size
     if not np.isfinite(errors).all():
         peak.undefined = peak.undefined or f"{prompt} {place.name}"
