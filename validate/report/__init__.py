@@ -1,0 +1,7 @@
+"""A ``Report`` in, text out; this room computes no number."""
+
+from validate.report.console import render_console
+from validate.report.files import render_json, report_schema, write_reports
+from validate.report.markdown import render_markdown
+
+__all__ = ["render_console", "render_json", "render_markdown", "report_schema", "write_reports"]

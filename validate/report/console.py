@@ -1,0 +1,186 @@
+"""The report for a terminal: a verdict in words, a table, and a block for what is not PASS."""
+
+import io
+import shlex
+from collections.abc import Iterable
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from validate.report.wording import (
+    clean,
+    deviation_lines,
+    floor_text,
+    headline,
+    label_of,
+    limit_text,
+    machine,
+    mark,
+    origin,
+    value_text,
+    verdict_words,
+    worst_text,
+)
+from validate.schema.report import GateReport, Report
+from validate.schema.verdict import Outcome
+
+__all__ = ["render_console"]
+
+FULL_BLOCKS = 5
+"""Failures told in full; the others get their headline."""
+PLAIN_WIDTH = 120
+
+_STYLES = {
+    Outcome.PASS: "green",
+    Outcome.FAIL: "bold red",
+    Outcome.INCONCLUSIVE: "yellow",
+    Outcome.INCOMPARABLE: "bold magenta",
+}
+
+
+def render_console(report: Report, *, terminal: bool = False, width: int = PLAIN_WIDTH) -> str:
+    """The whole report as text.
+
+    Args:
+        report: What to show.
+        terminal: Colours and box characters; False gives plain ASCII but for what the
+            captures themselves contain.
+        width: Columns of the terminal.
+    """
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        force_terminal=terminal,
+        no_color=None if terminal else True,
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=True,
+    )
+    _say(console, _head(report))
+    console.print(_verdict(report))
+    _say(console, _sides(report))
+    _section(console, "declared deviations", deviation_lines(report), report)
+    _section(console, "notes", report.notes, report)
+    console.print()
+    console.print(_table(report, terminal=terminal), soft_wrap=False)
+    for block in _blocks(report):
+        console.print()
+        _say(console, block)
+    _section(console, "not tested", report.not_tested, report)
+    return out.getvalue()
+
+
+def _say(console: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        console.print(Text(clean(line)))
+
+
+def _section(console: Console, title: str, lines: Iterable[str], report: Report) -> None:
+    told = [f"  {mark(line, report)}" for line in lines]
+    if told:
+        console.print()
+        _say(console, [title, *told])
+
+
+def _head(report: Report) -> list[str]:
+    suite = report.suite
+    judged = f"alpha {suite.alpha:g}, power {suite.power:g}, limits {suite.limits}"
+    return [f"validate {report.tool_version}, suite {suite.name} ({suite.path}), {judged}"]
+
+
+def _verdict(report: Report) -> Text:
+    text = Text(f"{report.verdict}", style=_STYLES[report.verdict])
+    text.append(f": {clean(mark(verdict_words(report), report))}", style="default")
+    return text
+
+
+def _sides(report: Report) -> list[str]:
+    ref, cand = report.ref, report.cand
+    lines = [
+        f"  ref    : {ref.label}  {machine(ref)}",
+        f"           {origin(ref)}  evidence {ref.evidence}{_reused(reused=ref.reused)}",
+        f"  cand   : {label_of(report)}  {machine(cand)}",
+        f"           {origin(cand)}  evidence {cand.evidence}{_reused(reused=cand.reused)}",
+    ]
+    if report.oracle is not None:
+        lines.append(f"  oracle : {report.oracle.target}")
+    if report.repeats:
+        targets = ", ".join(repeat.target for repeat in report.repeats)
+        lines.append(f"  repeats: {targets} (noise floor)")
+    return lines
+
+
+def _reused(*, reused: bool) -> str:
+    return "  reused" if reused else ""
+
+
+def _table(report: Report, *, terminal: bool) -> Table:
+    table = Table(box=box.SIMPLE if terminal else box.ASCII2, pad_edge=False)
+    for name in ("verdict", "gate", "value", "limit", "floor", "n"):
+        table.add_column(name, overflow="fold")
+    for gate in report.gates:
+        n = "" if gate.measurement is None else f"{gate.measurement.n} {gate.measurement.n_of}"
+        cells = (gate.name, value_text(gate), limit_text(gate), floor_text(gate), n)
+        table.add_row(
+            Text(gate.outcome, style=_STYLES[gate.outcome]), *(Text(clean(cell)) for cell in cells)
+        )
+    return table
+
+
+def _blocks(report: Report) -> list[list[str]]:
+    """What is not PASS, the gravest first; gates with one and the same reason share a block."""
+    blocks: list[list[str]] = []
+    failed = [gate for gate in report.gates if gate.outcome is Outcome.FAIL]
+    blocks += [_failure(gate, report) for gate in failed[:FULL_BLOCKS]]
+    if len(failed) > FULL_BLOCKS:
+        blocks.append([mark(headline(gate), report) for gate in failed[FULL_BLOCKS:]])
+    open_ = [g for g in report.gates if g.outcome not in (Outcome.PASS, Outcome.FAIL)]
+    reasons = dict.fromkeys((gate.outcome, gate.reason) for gate in open_)
+    for outcome, reason in reasons:
+        names = [g.name for g in open_ if (g.outcome, g.reason) == (outcome, reason)]
+        blocks.append([mark(f"{outcome} {', '.join(names)}: {reason}", report)])
+    return blocks
+
+
+def _failure(gate: GateReport, report: Report) -> list[str]:
+    pattern = None if gate.measurement is None else gate.measurement.pattern
+    lines = [
+        ("ref  ", f"{report.ref.label}  {origin(report.ref)}"),
+        ("cand ", f"{label_of(report)}  {origin(report.cand)}"),
+        ("worst", worst_text(gate)),
+        ("where", pattern or ""),
+        ("noise", _noise(gate, report)),
+        ("limit", _source(gate)),
+    ]
+    told = [mark(headline(gate), report)]
+    told += [f"  {key}: {mark(text, report)}" for key, text in lines if text]
+    told.append(f"  rerun: {mark(gate.rerun, report, comment='#')}")
+    worst = None if gate.measurement is None else gate.measurement.worst
+    if worst is not None and worst.prompt is not None:
+        look = f"{gate.rerun} --prompt {shlex.quote(worst.prompt)}"
+        told.append(f"  look : {mark(look, report, comment='#')}")
+    return told
+
+
+def _noise(gate: GateReport, report: Report) -> str:
+    if gate.noise is None or gate.measurement is None:
+        return ""
+    if gate.noise.value is None:
+        return f"not known: {gate.noise.why_undefined}"
+    return (
+        f"{report.ref.label} against its repeats measures {floor_text(gate)} "
+        f"{gate.measurement.unit} ({gate.noise.repeats} repeats)"
+    )
+
+
+def _source(gate: GateReport) -> str:
+    if gate.limit is None:
+        return ""
+    file, _, key = gate.limit.pointer.partition("#")
+    basis = f", {gate.limit.basis}" if gate.limit.basis else ""
+    budget = f"; budget of the declared deviation {gate.deviation}" if gate.deviation else ""
+    return f"{file}, {key} ({gate.limit.source}{basis}){budget}"

@@ -1,0 +1,195 @@
+"""Words and numbers of every text report; what comes from a capture is made harmless here."""
+
+import unicodedata
+
+from validate.gates.outcome import number, percent
+from validate.schema.report import GateReport, MeasurementReport, OtherSide, Report, SideReport
+from validate.schema.verdict import Outcome
+
+__all__ = [
+    "clean",
+    "deviation_lines",
+    "floor_text",
+    "headline",
+    "interval_text",
+    "label_of",
+    "limit_text",
+    "machine",
+    "mark",
+    "origin",
+    "sample",
+    "value_text",
+    "verdict_words",
+    "worst_text",
+]
+
+_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+"""Unicode categories that steer a terminal or hide text."""
+
+_WORDS = {
+    Outcome.PASS: "every gate was shown to be within its limit at the stated confidence",
+    Outcome.FAIL: "cand is not the same model within the limits",
+    Outcome.INCONCLUSIVE: "too little data, or too much noise, to settle every gate",
+    Outcome.INCOMPARABLE: "nothing may be concluded about cand",
+}
+
+
+def clean(text: str) -> str:
+    r"""``text`` on one line, with control, format and surrogate characters spelled out.
+
+    Example:
+        >>> print(clean("a\x1b[2Jb"))
+        a\x1b[2Jb
+    """
+    return "".join(
+        char.encode("unicode_escape").decode() if unicodedata.category(char) in _UNSEEN else char
+        for char in text
+    )
+
+
+def label_of(report: Report) -> str:
+    """The candidate as every line must name it: its evidence beside it unless it is hardware."""
+    if report.cand.evidence == "hardware":
+        return report.cand.label
+    return f"{report.cand.label} ({report.cand.evidence})"
+
+
+def mark(text: str, report: Report, *, comment: str = "") -> str:
+    """``text`` with the candidate's evidence added where it mentions the candidate without it.
+
+    Args:
+        text: One line.
+        report: Whose candidate.
+        comment: What a reader's shell takes for a comment sign, on lines meant to be pasted.
+    """
+    evidence = report.cand.evidence
+    mentioned = "cand" in text or report.cand.label in text or report.cand.target in text
+    if evidence == "hardware" or not mentioned or evidence in text:
+        return text
+    return f"{text}  {comment} cand: {evidence}" if comment else f"{text} [cand: {evidence}]"
+
+
+def verdict_words(report: Report) -> str:
+    """The verdict as a sentence, with how many gates stand behind it."""
+    outcomes = [gate.outcome for gate in report.gates]
+    at_fault = sum(outcome is report.verdict for outcome in outcomes)
+    if report.verdict is Outcome.PASS:
+        return f"{_WORDS[Outcome.PASS]} ({len(outcomes)} gates)"
+    return f"{_WORDS[report.verdict]} ({at_fault} of {len(outcomes)} gates are {report.verdict})"
+
+
+def machine(side: OtherSide) -> str:
+    """Card, architecture, driver and framework of a capture."""
+    made = side.provenance
+    parts = [made.hardware, made.arch]
+    parts.append(f"driver {made.driver}" if made.driver else "no driver")
+    parts += [
+        f"{name} {made.versions[name]}"
+        for name in ("engine", "torch", "cuda", "hip", "aiter")
+        if name in made.versions
+    ]
+    return ", ".join(parts)
+
+
+def origin(side: SideReport) -> str:
+    """Folder, architecture, dtype and weights of a capture."""
+    parts = [side.path, side.provenance.arch, side.dtype, f"weights {side.weights}"]
+    return "  ".join(part for part in parts if part)
+
+
+def sample(found: MeasurementReport) -> str:
+    """How many of what."""
+    return f"n = {found.n} {found.n_of}"
+
+
+def value_text(gate: GateReport) -> str:
+    """What was measured, in its unit; for ratios to the floor that too."""
+    found = gate.measurement
+    if found is None:
+        return "not measured"
+    if found.value is None:
+        return "undefined"
+    plain = number(found.value, found.unit)
+    if gate.kind == "noise_ratio" and gate.judged is not None:
+        return f"{number(gate.judged)} x floor ({plain})"
+    if gate.kind == "three_way" and found.worst_value is not None:
+        return f"{plain}, worst {number(found.worst_value)}"
+    return plain
+
+
+def limit_text(gate: GateReport) -> str:
+    """The limit, in the terms of its kind."""
+    if gate.limit is None:
+        return "-"
+    value = number(gate.limit.value)
+    if gate.kind == "noise_ratio":
+        return f"{value} x floor"
+    if gate.kind == "three_way" and gate.limit.worst is not None:
+        return f"{value}, worst {number(gate.limit.worst)}"
+    return f"exactly {value}" if gate.kind == "exact" else value
+
+
+def floor_text(gate: GateReport) -> str:
+    """The noise floor, or why there is none."""
+    if gate.noise is None:
+        return "-"
+    if gate.noise.value is None:
+        return "not known"
+    value = number(gate.noise.value)
+    return f"{value} (roundoff)" if gate.noise.derived else value
+
+
+def interval_text(gate: GateReport) -> str:
+    """The confidence limit that decided: the lower one of a FAIL, else the upper one."""
+    interval = None if gate.measurement is None else gate.measurement.interval
+    if interval is None:
+        return ""
+    if gate.outcome is Outcome.FAIL and interval.low is not None:
+        return f"lower limit {number(interval.low)} at {percent(interval.low_level)}"
+    if interval.high is not None:
+        return f"upper limit {number(interval.high)} at {percent(interval.high_level)}"
+    return f"no upper limit at {percent(interval.high_level)}"
+
+
+def headline(gate: GateReport) -> str:
+    """Outcome, gate, number and limit on one line that makes sense alone."""
+    if gate.measurement is None or gate.measurement.value is None:
+        return f"{gate.outcome} {gate.name}: {gate.reason}"
+    details = [part for part in (interval_text(gate), sample(gate.measurement)) if part]
+    return (
+        f"{gate.outcome} {gate.name}: {value_text(gate)}, limit {limit_text(gate)}"
+        f"  ({', '.join(details)})"
+    )
+
+
+def worst_text(gate: GateReport) -> str:
+    """Where the measured quantity is largest; empty when that is not known."""
+    worst = None if gate.measurement is None else gate.measurement.worst
+    if gate.measurement is None or worst is None:
+        return ""
+    place = [
+        "" if worst.prompt is None else f"prompt {worst.prompt}",
+        "" if worst.position is None else f"position {worst.position}",
+        worst.place or "",
+    ]
+    found = " ".join(part for part in place if part)
+    if worst.value is not None:
+        value = number(worst.value)
+        found = f"{found}, {value}" if found else value
+    return "; ".join(part for part in (found, worst.detail or "") if part)
+
+
+def deviation_lines(report: Report) -> list[str]:
+    """Each declared deviation of cand with its measured sizes."""
+    lines = []
+    for deviation in report.deviations:
+        lines.append(f"{deviation.id}: {deviation.title}; expected {deviation.expected}")
+        if not deviation.sizes:
+            lines.append(f"{deviation.id}: no budget of its own here, ordinary limits hold")
+        for size in deviation.sizes:
+            value = "undefined" if size.value is None else number(size.value, size.unit)
+            limit = "none" if size.limit is None else number(size.limit)
+            lines.append(
+                f"{deviation.id}: {size.gate} measures {value}, budget {limit}: {size.outcome}"
+            )
+    return lines
