@@ -1,0 +1,420 @@
+"""Three-way metrics: err(cand) / err(ref) against the same truth, in the bulk and at the worst unit."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.fakes import make_pair, make_prompt
+from tests.layers import LEVELS, changed, decode, prefill, router
+from tests.measured import assert_measured
+from validate.metrics import _introduced
+from validate.metrics.attention_introduced_ratio import attention_introduced_ratio
+from validate.metrics.attention_propagated_ratio import attention_propagated_ratio
+from validate.oracle import (
+    LayerOutput,
+    LayerState,
+    attention_layer,
+    run_prompt,
+    weight_shapes,
+)
+from validate.schema import ModelConfig
+
+CONFIG = ModelConfig(
+    name="tiny",
+    vocab_size=16,
+    tokenizer_length=16,
+    hidden_size=8,
+    layers=3,
+    heads=3,
+    mla_layers=(1,),
+    q_lora_rank=4,
+    kv_lora_rank=4,
+    qk_nope_head_dim=4,
+    qk_rope_head_dim=2,
+    v_head_dim=4,
+    kda_head_dim=4,
+    kda_gate_rank=2,
+    attn_res_block=2,
+    dense_intermediate=8,
+    experts=4,
+    experts_per_token=2,
+    latent_size=4,
+    expert_intermediate=4,
+    shared_intermediate=4,
+)
+
+
+def doubling(
+    x: NDArray[Any],
+    weights: Mapping[str, NDArray[Any]],
+    config: ModelConfig,
+    layer: int,
+    *,
+    state: LayerState | None = None,
+) -> LayerOutput:
+    """A layer whose exact output is twice its input, as one head."""
+    wide = np.asarray(x).astype(np.float64)
+    return LayerOutput(out=2 * wide[:, None, :], lse=None, y=wide, state=LayerState())
+
+
+@pytest.fixture
+def doubled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_introduced, "attention_layer", doubling)
+
+
+def given(**settings: Any) -> dict[str, Any]:
+    return {"weights": {}, "config": CONFIG.model_dump(), **settings}
+
+
+def one_layer(inputs: Any, outputs: Any) -> dict[str, NDArray[Any]]:
+    return prefill({"attn.0.in": inputs, "kda.0.out": outputs})
+
+
+# By hand, truth = 2 x. p-0: ref x = (3, 4), truth norm 10, off by 1: 0.1; cand x = (6, 8), truth
+# norm 20, off by 4: 0.2: ratio 2. p-1: ref off by 1 of 10: 0.1, cand off by 8 of 10: 0.8: ratio 8.
+REF = {
+    "p-0": one_layer([[3.0, 4.0]], [[[6.0, 9.0]]]),
+    "p-1": one_layer([[3.0, 4.0]], [[[7.0, 8.0]]]),
+}
+CAND = {
+    "p-0": one_layer([[6.0, 8.0]], [[[12.0, 20.0]]]),
+    "p-1": one_layer([[3.0, 4.0]], [[[6.0, 0.0]]]),
+}
+
+
+@pytest.mark.usefixtures("doubled")
+def test_introduced_is_the_geometric_mean_of_ratios_on_own_inputs():
+    m = attention_introduced_ratio(make_pair(REF, CAND, **given()), LEVELS)
+
+    assert m.value is not None
+    assert_measured(m.value, 4.0, atol=0, rtol=1e-12)  # sqrt(2 * 8)
+    assert (m.unit, m.n, m.n_of) == ("err(cand) / err(ref)", 2, "prompts")
+
+
+@pytest.mark.usefixtures("doubled")
+def test_introduced_interval_is_paired_on_the_log():
+    m = attention_introduced_ratio(make_pair(REF, CAND, **given()), LEVELS)
+
+    # Logs ln 2 and ln 8: mean ln 4, standard error ln 2; t(0.95, 1 df) = 6.313752 (table).
+    assert m.interval is not None
+    assert m.interval.high is not None
+    assert_measured(m.interval.high, 4 * 2**6.3137515147, atol=0, rtol=1e-9)
+    assert "paired t on the log" in m.interval.method
+
+
+@pytest.mark.usefixtures("doubled")
+def test_introduced_worst_unit_and_breakdown():
+    """The one head pooled: ref sqrt(2 / 200) = 0.1, cand sqrt(80 / 500) = 0.4; worst rows 1 and 8."""
+    m = attention_introduced_ratio(make_pair(REF, CAND, **given()), LEVELS)
+
+    assert m.worst_value == 8.0
+    assert m.worst is not None
+    assert (m.worst.place, m.worst.prompt, m.worst.position) == (
+        "prefill.kda.0.out worst row",
+        "p-1",
+        0,
+    )
+    assert m.worst.detail == "error of ref 1, of cand 8"
+    assert_measured(m.breakdown["prefill.kda.0 ref"], 0.1, atol=0, rtol=1e-12)
+    assert_measured(m.breakdown["prefill.kda.0 cand"], 0.4, atol=0, rtol=1e-12)
+    assert_measured(m.breakdown["prefill.kda.0 ratio"], 4.0, atol=0, rtol=1e-12)
+    assert m.breakdown["prefill.kda.0 ratio high"] > 4.0 > m.breakdown["prefill.kda.0 ratio low"]
+
+
+@pytest.mark.usefixtures("doubled")
+def test_swapped_sides_invert_the_ratio():
+    m = attention_introduced_ratio(make_pair(CAND, REF, **given()), LEVELS)
+
+    assert m.value is not None
+    assert_measured(m.value, 0.25, atol=0, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("doubled")
+def test_equal_sides_give_exactly_one():
+    m = attention_introduced_ratio(make_pair(REF, REF, **given()), LEVELS)
+
+    assert (m.value, m.worst_value) == (1.0, 1.0)
+    assert m.interval is not None
+    assert (m.interval.low, m.interval.high) == (1.0, 1.0)
+
+
+@pytest.mark.usefixtures("doubled")
+def test_every_layer_weighs_the_same():
+    """A layer a million times as large does not drown the fault of the small one.
+
+    Per layer (ref, cand): small 0.1 and 0.3, large 0.1 and 0.1; sqrt((0.09 + 0.01) / 2) over 0.1.
+    """
+    big = [[3e6, 4e6]], [[[6e6, 9e6]]]
+    ref = {
+        "p-0": prefill(
+            {
+                "attn.0.in": [[3.0, 4.0]],
+                "kda.0.out": [[[6.0, 9.0]]],
+                "attn.2.in": big[0],
+                "kda.2.out": big[1],
+            }
+        )
+    }
+    cand = {"p-0": changed(ref["p-0"], prefill__kda__0__out=np.array([[[6.0, 11.0]]], np.float32))}
+    m = attention_introduced_ratio(make_pair(ref, cand, **given()), LEVELS)
+
+    assert m.value is not None
+    assert_measured(m.value, math.sqrt(0.05) / 0.1, atol=0, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("doubled")
+def test_ref_error_of_exactly_zero_is_undefined():
+    exact = {"p-0": one_layer([[3.0, 4.0]], [[[6.0, 8.0]]])}
+    off = {"p-0": one_layer([[3.0, 4.0]], [[[6.0, 9.0]]])}
+
+    for pair, side in (
+        (make_pair(exact, off, **given()), "ref"),
+        (make_pair(off, exact, **given()), "cand"),
+    ):
+        m = attention_introduced_ratio(pair, LEVELS)
+        assert m.value is None
+        assert m.why_undefined == (
+            f"the error of {side} is exactly 0 in prompt p-0: nothing to divide"
+        )
+
+
+@pytest.mark.usefixtures("doubled")
+def test_a_unit_exact_in_ref_alone_is_undefined_and_exact_in_both_is_counted():
+    """Layer 2 is exact on both sides (counted), then only on ref's (undefined)."""
+    base = {"attn.0.in": [[3.0, 4.0]], "kda.0.out": [[[6.0, 9.0]]], "attn.2.in": [[1.0, 0.0]]}
+    ref = {"p-0": prefill({**base, "kda.2.out": [[[2.0, 0.0]]]})}
+    cand = {"p-0": prefill({**base, "kda.2.out": [[[2.5, 0.0]]]})}
+    both = attention_introduced_ratio(make_pair(ref, ref, **given()), LEVELS)
+    alone = attention_introduced_ratio(make_pair(ref, cand, **given()), LEVELS)
+
+    assert both.value == 1.0
+    assert both.breakdown["units exact on both sides"] == 2  # the head and the worst row of kda.2
+    assert alone.why_undefined == (
+        "the error of ref is exactly 0 at prefill.kda.2.out and that of cand is not"
+    )
+
+
+def test_without_weights_it_is_undefined():
+    m = attention_introduced_ratio(make_pair(REF, CAND), LEVELS)
+
+    assert m.value is None
+    assert "no weights are at hand for the oracle" in str(m.why_undefined)
+
+
+@pytest.mark.usefixtures("doubled")
+def test_missing_inputs_and_no_outputs_are_undefined():
+    held = {"p-0": prefill({"kda.0.out": [[[6.0, 9.0]]]})}
+    nothing = {"p-0": {"logits": np.ones((2, 3), np.float32)}}
+
+    assert attention_introduced_ratio(make_pair(held, held, **given()), LEVELS).why_undefined == (
+        "prompt p-0 holds prefill.kda.0.out but not prefill.attn.0.in"
+    )
+    assert "no prompt holds attention outputs" in str(
+        attention_introduced_ratio(make_pair(nothing, nothing, **given()), LEVELS).why_undefined
+    )
+
+
+@pytest.mark.usefixtures("doubled")
+@pytest.mark.parametrize("name", ["prefill.attn.0.in", "prefill.kda.0.out"])
+def test_non_finite_inputs_or_outputs_make_introduced_undefined(name):
+    broken = {
+        **CAND,
+        "p-1": changed(CAND["p-1"], **{name.replace(".", "__"): lambda a: a * np.nan}),
+    }
+    m = attention_introduced_ratio(make_pair(REF, broken, **given()), LEVELS)
+
+    assert m.value is None
+    assert f"p-1 {name}: cand 2 NaN" in str(m.why_undefined)
+
+
+@pytest.mark.usefixtures("doubled")
+def test_decode_positions_that_do_not_continue_are_undefined():
+    held = {
+        "p-0": {
+            **one_layer([[3.0, 4.0]] * 3, [[[6.0, 9.0]]] * 3),
+            **decode({"attn.0.in": [[3.0, 4.0]] * 2, "kda.0.out": [[[6.0, 9.0]]] * 2}, start=1),
+        }
+    }
+    held["p-0"]["decode.positions"] = np.array([1, 1], np.int32)
+    m = attention_introduced_ratio(make_pair(held, held, **given()), LEVELS)
+
+    assert m.value is None
+    assert "decode.positions must continue the prompt one by one" in str(m.why_undefined)
+
+
+def weights() -> dict[str, NDArray[np.float64]]:
+    rng = np.random.default_rng(4)
+    return {
+        name: (np.ones(shape) if name.endswith("norm.weight") else rng.normal(size=shape) * 0.4)
+        for name, shape in weight_shapes(CONFIG).items()
+    }
+
+
+def captured(prompt_id: str, seed: int, *, noise: float, tokens: int = 7) -> dict[str, Any]:
+    """The oracle's own run with relative noise on every attention output."""
+    rng = np.random.default_rng(seed)
+    ids = [
+        int(token) for token in np.random.default_rng(ord(prompt_id[-1])).integers(0, 16, tokens)
+    ]
+    prompt = make_prompt(prompt_id, ids, tags=["tensors"])
+    run = run_prompt(prompt, weights(), CONFIG, stream_tokens=1, chunk=4)
+    made = {name: named.array.copy() for name, named in run.tensors.items()}
+    for name, array in made.items():
+        if name.endswith(".out"):
+            made[name] = (array * (1 + noise * rng.normal(size=array.shape))).astype(np.float32)
+    return made
+
+
+def real_pair(noise: float = 0.004, fault: Any = None, **settings: Any) -> Any:
+    ref = {f"p-{i}": captured(f"p-{i}", i, noise=0.004) for i in range(3)}
+    cand = {f"p-{i}": captured(f"p-{i}", 100 + i, noise=noise) for i in range(3)}
+    if fault is not None:
+        for tensors in cand.values():
+            fault(tensors)
+    return make_pair(ref, cand, weights=weights(), config=CONFIG.model_dump(), **settings)
+
+
+def test_real_oracle_finds_equal_noise_equal_in_every_mode_and_layer():
+    m = attention_introduced_ratio(real_pair(), LEVELS)
+
+    assert m.value is not None
+    assert 0.7 < m.value < 1.4
+    for place in ("prefill.kda.0", "decode.mla.1", "decode.kda.2"):
+        # Multiplicative noise of 0.004 is a relative error of 0.004: seven rows of 12 values.
+        assert 0.002 < m.breakdown[f"{place} ref"] < 0.006
+        assert 0.002 < m.breakdown[f"{place} cand"] < 0.006
+    assert m.breakdown["lse ref"] < 1e-6  # float32 storage of values near 1
+
+
+def test_real_oracle_localises_a_wrong_head():
+    def swap(tensors: dict[str, Any]) -> None:
+        out = tensors["decode.mla.1.out"]
+        tensors["decode.mla.1.out"] = out[:, [0, 2, 2]]
+
+    m = attention_introduced_ratio(real_pair(fault=swap), LEVELS)
+
+    assert m.worst is not None
+    assert str(m.worst.place).startswith("decode.mla.1.out")
+    assert m.worst_value is not None
+    assert m.worst_value > 30
+    assert m.breakdown["decode.mla.1 head 1 cand"] > 0.3
+    assert m.breakdown["decode.mla.1 head 0 cand"] < 0.01
+    assert m.breakdown["decode.kda.2 cand"] < 0.01
+
+
+def test_decode_rows_run_on_the_sides_own_decode_inputs():
+    """Outputs recomputed for perturbed decode inputs are exact again: nothing was introduced."""
+
+    def upstream(tensors: dict[str, Any]) -> None:
+        rng = np.random.default_rng(8)
+        x = tensors["decode.attn.1.in"] = (
+            tensors["decode.attn.1.in"] + rng.normal(size=tensors["decode.attn.1.in"].shape)
+        ).astype(np.float32)
+        start = int(tensors["decode.positions"][0])
+        whole = np.concatenate([tensors["prefill.attn.1.in"][:start], x])
+        exact = attention_layer(whole, weights(), CONFIG, 1)
+        noise = 1 + 0.004 * rng.normal(size=exact.out[start:].shape)
+        tensors["decode.mla.1.out"] = (exact.out[start:] * noise).astype(np.float32)
+        assert exact.lse is not None
+        tensors["decode.mla.1.lse"] = exact.lse[start:].astype(np.float32)
+
+    m = attention_introduced_ratio(real_pair(fault=upstream), LEVELS)
+
+    assert m.breakdown["decode.mla.1 cand"] < 0.006
+    assert m.breakdown["lse cand"] < 1e-6
+
+
+def hidden(rows: Any, *more: dict[str, Any]) -> dict[str, Any]:
+    made = prefill({"hidden.1": rows})
+    for extra in more:
+        made |= extra
+    return {"p-0": made}
+
+
+def test_propagated_by_hand():
+    """Oracle (3, 4); ref off by 1 of 5, cand off by 2 of 5."""
+    pair = make_pair(hidden([[3.0, 5.0]]), hidden([[5.0, 4.0]]), oracle=hidden([[3.0, 4.0]]))
+    m = attention_propagated_ratio(pair, LEVELS)
+
+    assert (m.value, m.worst_value, m.n) == (2.0, 2.0, 1)
+    assert m.worst is not None
+    assert str(m.worst.place).startswith("prefill.hidden.1")
+    assert_measured(m.breakdown["prefill.hidden.1 ref"], 0.2, atol=0, rtol=1e-12)
+    assert_measured(m.breakdown["prefill.hidden.1 cand"], 0.4, atol=0, rtol=1e-12)
+    assert m.interval is not None
+    assert m.interval.high is None  # one prompt has no spread
+
+
+def test_propagated_without_oracle_is_undefined():
+    m = attention_propagated_ratio(make_pair(hidden([[1.0]]), hidden([[1.0]])), LEVELS)
+
+    assert m.why_undefined == "no oracle capture was given; add an oracle target"
+
+
+@pytest.mark.parametrize("side", ["ref", "cand", "oracle"])
+def test_propagated_with_non_finite_values_on_any_side_is_undefined(side):
+    sides = {name: hidden([[1.0 + i]]) for i, name in enumerate(("ref", "cand", "oracle"))}
+    sides[side]["p-0"]["prefill.hidden.1"][:] = np.inf
+    m = attention_propagated_ratio(
+        make_pair(sides["ref"], sides["cand"], oracle=sides["oracle"]), LEVELS
+    )
+
+    assert m.value is None
+    assert f"p-0 prefill.hidden.1: {side} 1 +inf" in str(m.why_undefined)
+
+
+def test_propagated_leaves_ties_with_the_oracle_out():
+    """Ref and cand agree, the oracle took the other expert for token 1: its row is set apart."""
+    routes = [router([[0.5, 0.5]] * 3, [[0], [i], [0]]) for i in (0, 0, 1)]
+    rows = ([[2.0], [9.0], [1.5]], [[3.0], [5.0], [2.0]], [[1.0], [1.0], [1.0]])
+    ref, cand, oracle = (hidden(*given) for given in zip(rows, routes, strict=True))
+    m = attention_propagated_ratio(make_pair(ref, cand, oracle=oracle, route_gap=0.01), LEVELS)
+
+    # Tokens 0 and 2: ref off by 1 and 0.5, cand by 2 and 1.
+    assert m.value is not None
+    assert_measured(m.value, 2.0, atol=0, rtol=1e-12)
+    assert (m.breakdown["rows"], m.breakdown["rows set apart by router ties"]) == (2.0, 1.0)
+
+
+def test_propagated_with_more_than_half_apart_is_undefined():
+    routes = [router([[0.5, 0.5]] * 3, ids) for ids in ([[0]] * 3, [[0]] * 3, [[1], [1], [0]])]
+    ref, cand, oracle = (hidden([[1.0]] * 3, route) for route in routes)
+    m = attention_propagated_ratio(make_pair(ref, cand, oracle=oracle, route_gap=0.01), LEVELS)
+
+    assert "router ties set 2 of 3 rows apart, more than half" in str(m.why_undefined)
+
+
+def test_propagated_without_hidden_states_is_undefined():
+    held = {"p-0": {"logits": np.ones((2, 3), np.float32)}}
+    m = attention_propagated_ratio(make_pair(held, held, oracle=held), LEVELS)
+
+    assert "no prompt holds hidden states" in str(m.why_undefined)
+
+
+def test_propagated_shows_attention_outputs_by_head():
+    def sides(outputs: Any, rows: Any) -> dict[str, Any]:
+        return {"p-0": prefill({"kda.0.out": outputs, "hidden.0": rows})}
+
+    pair = make_pair(
+        sides([[[1.5], [1.0]]], [[1.5]]),
+        sides([[[2.0], [1.25]]], [[2.0]]),
+        oracle=sides([[[1.0], [2.0]]], [[1.0]]),
+    )
+    m = attention_propagated_ratio(pair, LEVELS)
+
+    # Head 0: 0.5 and 1 of 1; head 1: 1 and 0.75 of 2.
+    assert_measured(m.breakdown["output prefill.kda.0 head 0 ref"], 0.5, atol=0, rtol=1e-12)
+    assert_measured(m.breakdown["output prefill.kda.0 head 1 cand"], 0.375, atol=0, rtol=1e-12)
+    assert m.value == 2.0
+
+
+def test_oracle_in_float64_may_differ_in_dtype():
+    oracle = {"p-0": {**hidden([[3.0, 4.0]])["p-0"]}}
+    oracle["p-0"]["prefill.hidden.1"] = np.array([[3.0, 4.0]], np.float64)
+    pair = make_pair(hidden([[3.0, 5.0]]), hidden([[3.0, 5.0]]), oracle=oracle)
+
+    assert attention_propagated_ratio(pair, LEVELS).value == 1.0
