@@ -16,6 +16,8 @@ from validate.errors import CaptureError
 
 __all__ = [
     "VERIFIED_NAME",
+    "Backend",
+    "How",
     "Verified",
     "backend_digest",
     "read_verified",
@@ -24,7 +26,9 @@ __all__ = [
 ]
 
 VERIFIED_NAME = "verified.json"
-_ROOMS = {"torch": "models", "oracle": "oracle"}
+Backend = Literal["torch", "oracle"]
+How = Literal["recorded", "verified"]
+_ROOMS: dict[Backend, str] = {"torch": "models", "oracle": "oracle"}
 
 
 class Verified(BaseModel):
@@ -33,11 +37,11 @@ class Verified(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: Literal[1] = 1
-    backend: Literal["torch", "oracle"]
+    backend: Backend
     """What made the golden: the torch model's reference path, or the oracle."""
     source_digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     """Digest of ``validate/models`` (torch) or ``validate/oracle`` (oracle)."""
-    how: Literal["recorded", "verified"]
+    how: How
     device: str
     """``cpu``, ``cuda`` or ``rocm``."""
     hardware: str
@@ -47,7 +51,7 @@ class Verified(BaseModel):
     """Prompt ids that were run again; empty when recorded."""
 
 
-def backend_digest(backend: Literal["torch", "oracle"]) -> str:
+def backend_digest(backend: Backend) -> str:
     """Digest of the source that ``backend`` computes with."""
     return sources_digest(_ROOMS[backend])
 

@@ -35,6 +35,7 @@ __all__ = [
     "choose_device",
     "has_card",
     "open_stored",
+    "record_path",
     "record_target",
     "resolve",
 ]
@@ -156,12 +157,38 @@ def record_target(
             "(validate list targets)"
         )
         raise InputError(msg)
+    record_path(
+        target.path,
+        options=target.options,
+        label=canonical_text(target),
+        prompts=prompts,
+        prompt_set=prompt_set,
+        out=out,
+        device=device,
+        resume=resume,
+        progress=progress,
+    )
+
+
+def record_path(
+    path: str,
+    *,
+    options: Mapping[str, str],
+    label: str,
+    prompts: Sequence[Prompt],
+    prompt_set: str,
+    out: Path,
+    device: str,
+    resume: bool,
+    progress: Progress,
+) -> None:
+    """Run ``path`` of the torch model with ``options``; ``label`` is the manifest's target."""
     from validate.capture.backends.torch_model import record
 
     record(
-        path=target.path,
-        options=target.options,
-        target=canonical_text(target),
+        path=path,
+        options=options,
+        target=label,
         prompts=prompts,
         prompt_set=prompt_set,
         out=out,

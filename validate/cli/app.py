@@ -31,10 +31,11 @@ app = typer.Typer(
 )
 
 
-def _print_version(value: bool) -> None:  # noqa: FBT001  the parser calls it so
+def _print_version(value: bool) -> bool:  # noqa: FBT001  the parser calls it so
     if value:
         print(f"validate {validate.__version__}")
         raise typer.Exit
+    return value
 
 
 @app.callback(
@@ -104,6 +105,9 @@ def _run(arguments: list[str]) -> int:
         return error.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
+    except SystemExit:
+        # Only a closed stdout makes the parser leave by itself, with 1, which is our FAIL.
+        raise BrokenPipeError from None
     if result == EXIT_INTERRUPTED:
         raise KeyboardInterrupt
     return int(result or 0)

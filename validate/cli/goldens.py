@@ -1,0 +1,85 @@
+"""``validate golden record``: stored captures, made anew beside the old and then put in place."""
+
+import datetime as dt
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from validate.capture.goldens import Backend, How, Verified, backend_digest, write_verified
+from validate.capture.reader import open_capture
+from validate.capture.resolve import Progress
+from validate.cli.recipes import chosen_goldens, device_for, record_recipe
+from validate.cli.session import open_project, read_prompts
+
+__all__ = ["note_for", "record_goldens"]
+
+
+def record_goldens(
+    names: Sequence[str],
+    *,
+    device: str | None,
+    prompts: Path | None,
+    resume: bool,
+    progress: Progress,
+) -> tuple[Path, ...]:
+    """Record goldens by their recipes and return their folders.
+
+    Every name and device is checked before the first one is recorded. The old
+    golden stays in place until the new one is whole.
+
+    Raises:
+        InputError: A name is no golden, or a device is not here.
+        CaptureError: A capture cannot be written.
+    """
+    project = open_project()
+    chosen = chosen_goldens(names, project)
+    devices = {name: device_for(name, recipe, wanted=device) for name, recipe in chosen.items()}
+    prompt_set, held = read_prompts(prompts, project)
+    folders = []
+    for name, recipe in chosen.items():
+        folder = project.folder(name)
+        partial = folder.with_name(f".{folder.name}.partial")
+        if partial.exists() and not resume:
+            shutil.rmtree(partial)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        record_recipe(
+            name,
+            recipe,
+            project=project,
+            prompts=held,
+            prompt_set=prompt_set,
+            out=partial,
+            device=devices[name],
+            resume=resume,
+            progress=progress,
+        )
+        write_verified(partial, note_for(recipe.backend, partial, how="recorded"))
+        _swap(partial, folder)
+        folders.append(folder)
+    return tuple(folders)
+
+
+def note_for(backend: Backend, capture: Path, *, how: How, sample: Sequence[str] = ()) -> Verified:
+    """The note that a golden holds for today's source, as the capture at ``capture`` shows."""
+    made = open_capture(capture, label=capture.name).manifest.provenance
+    return Verified(
+        backend=backend,
+        source_digest=backend_digest(backend),
+        how=how,
+        device=made.device,
+        hardware=made.hardware,
+        date=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        sample=tuple(sample),
+    )
+
+
+def _swap(new: Path, place: Path) -> None:
+    """Put ``new`` where ``place`` is; the old folder goes only after the new one stands."""
+    old = place.with_name(f".{place.name}.old")
+    if old.exists():
+        shutil.rmtree(old)
+    if place.exists():
+        place.rename(old)
+    new.rename(place)
+    if old.exists():
+        shutil.rmtree(old)
