@@ -15,6 +15,7 @@ from validate.schema import (
     PathProof,
     Prompt,
     Provenance,
+    Side,
     Stream,
     TensorEntry,
 )
@@ -204,10 +205,10 @@ def guess_prompt(prompt_id: str, tensors: Mapping[str, NDArray[Any]]) -> Prompt:
 
 
 def make_pair(
-    ref: FakeSide | Tensors,
-    cand: FakeSide | Tensors,
+    ref: Side | Tensors,
+    cand: Side | Tensors,
     *,
-    oracle: FakeSide | Tensors | None = None,
+    oracle: Side | Tensors | None = None,
     prompts: Mapping[str, Prompt] | None = None,
     ref_streams: Streams | None = None,
     cand_streams: Streams | None = None,
@@ -215,10 +216,10 @@ def make_pair(
 ) -> Pair:
     """A pair of fakes named ``cuda`` and ``rocm``; ``settings`` go to ``Pair`` (near_tie, …)."""
 
-    def side(label: str, given: FakeSide | Tensors, streams: Streams | None) -> FakeSide:
-        if isinstance(given, FakeSide):
-            return given
-        return FakeSide(label, given, prompts=prompts, streams=streams)
+    def side(label: str, given: Side | Tensors, streams: Streams | None) -> Side:
+        if isinstance(given, Mapping):
+            return FakeSide(label, given, prompts=prompts, streams=streams)
+        return given
 
     left = side("cuda", ref, ref_streams)
     return Pair(

@@ -1,0 +1,168 @@
+"""``logits.nll_delta`` against negative log-likelihoods in closed form."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from tests.fakes import make_pair, make_prompt, with_positions
+from tests.logit_cases import EVEN, LEVELS, NONFINITE, UNPAIRED, assert_why
+from tests.measured import assert_measured
+from validate.metrics.nll_delta import nll_delta
+
+
+def target_pair(shares, *, tags=()):
+    """Prompts whose every target has p = 1/2 in ref and the given share in cand.
+
+    A prompt of k shares has k + 1 tokens, all of them 1; the last row predicts nothing
+    and is far off, so that counting it would show.
+    """
+    prompts = {
+        prompt: make_prompt(prompt, [1] * (len(given) + 1), tags=tags)
+        for prompt, given in shares.items()
+    }
+    ref = with_positions({prompt: [EVEN] * (len(given) + 1) for prompt, given in shares.items()})
+    cand = with_positions(
+        {
+            prompt: [*(np.log([1 - share, share]) for share in given), np.log([0.999, 0.001])]
+            for prompt, given in shares.items()
+        }
+    )
+    return make_pair(ref, cand, prompts=prompts)
+
+
+def delta(*shares):
+    """Mean of -ln q + ln 1/2."""
+    return float(np.mean([-math.log(share) - math.log(2) for share in shares]))
+
+
+SHARES = {"p-0": (0.4, 0.3), "p-1": (0.6,), "p-2": (0.2, 0.6, 0.4)}
+"""Cand is worse on two prompts and better on one."""
+
+
+def test_mean_of_prompt_means():
+    found = nll_delta(target_pair(SHARES), LEVELS)
+
+    deltas = [delta(*given) for given in SHARES.values()]
+    assert_measured(found.value, np.mean(deltas), atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["signed"], np.mean(deltas), atol=0, rtol=1e-12)
+    assert (found.unit, found.n, found.n_of) == ("nats", 3, "prompts")
+
+
+def test_limits_are_t_limits_of_the_prompt_means():
+    """By SciPy; the lower one shares its risk of 1 % between the two directions."""
+    shares = {f"p-{i}": (0.7 + 0.01 * i, 0.8) for i in range(6)} | {"p-0": (0.45, 0.5)}
+    found = nll_delta(target_pair(shares), LEVELS)
+
+    deltas = np.array([delta(*given) for given in shares.values()])
+    error = scipy.stats.sem(deltas)
+    assert found.interval is not None
+    high = -deltas.mean() + scipy.stats.t.ppf(0.95, 5) * error
+    low = -deltas.mean() - scipy.stats.t.ppf(0.995, 5) * error
+    assert_measured([found.interval.low, found.interval.high], [low, high], atol=0, rtol=1e-9)
+
+
+def test_a_better_candidate_is_a_difference_too():
+    found = nll_delta(target_pair({"p-0": (0.9,), "p-1": (0.9,)}), LEVELS)
+
+    assert_measured(found.value, -delta(0.9), atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["signed"], delta(0.9), atol=0, rtol=1e-12)
+
+
+def test_errors_of_either_sign_cancel():
+    """-ln q averages to ln 2 for q = 1/4 and 1."""
+    pair = target_pair({"p-0": (0.25, 1 - 1e-16), "p-1": (0.25, 1 - 1e-16)})
+    found = nll_delta(pair, LEVELS)
+
+    assert_measured(found.value, 0.0, atol=1e-12, rtol=0)
+
+
+def test_companions():
+    found = nll_delta(target_pair({"p-0": (0.4,), "p-1": (0.4,)}, tags=["tools"]), LEVELS)
+
+    assert_measured(found.breakdown["nll_ref"], math.log(2), atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["nll_cand"], -math.log(0.4), atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["ppl_ratio"], 0.5 / 0.4, atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["tag.tools"], delta(0.4), atol=0, rtol=1e-12)
+
+
+def test_worst_prompt_keeps_its_sign():
+    found = nll_delta(target_pair({"p-0": (0.4,), "p-1": (0.99,), "p-2": (0.45,)}), LEVELS)
+
+    assert found.worst is not None
+    assert found.worst.prompt == "p-1"
+    assert_measured(found.worst.value, delta(0.99), atol=0, rtol=1e-12)
+    assert_measured(found.worst_value, -delta(0.99), atol=0, rtol=1e-12)
+    assert found.worst.place == "logits, mean over 1 tokens"
+
+
+def test_the_next_token_is_the_target():
+    """Tokens 1, 0: row 0 predicts token 0, of which cand gives 0.2."""
+    ref = with_positions({"p-0": [EVEN, EVEN]})
+    cand = with_positions({"p-0": [np.log([0.2, 0.8]), EVEN]})
+    prompts = {"p-0": make_prompt("p-0", [1, 0])}
+    found = nll_delta(make_pair(ref, cand, prompts=prompts), LEVELS)
+
+    assert_measured(found.breakdown["signed"], delta(0.2), atol=0, rtol=1e-12)
+
+
+def test_equal_sides_measure_exactly_zero():
+    logits = np.random.default_rng(1).normal(size=(5, 9))
+    tensors = with_positions({"p-0": logits, "p-1": logits[1:]})
+    found = nll_delta(make_pair(tensors, tensors), LEVELS)
+
+    assert found.value == 0.0
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == (0.0, 0.0)
+
+
+def test_one_prompt_has_no_limits():
+    found = nll_delta(target_pair({"p-0": (0.4,)}), LEVELS)
+
+    assert_measured(found.value, delta(0.4), atol=0, rtol=1e-12)
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == (None, None)
+    assert found.n_needed == 2
+
+
+def test_one_token_prompts_do_not_count():
+    found = nll_delta(target_pair({"p-0": (0.4,), "p-1": ()}), LEVELS)
+
+    assert found.n == 1
+    assert_measured(found.value, delta(0.4), atol=0, rtol=1e-12)
+
+
+def test_no_target_at_all_is_undefined():
+    found = nll_delta(target_pair({"p-0": (), "p-1": ()}), LEVELS)
+
+    assert (found.value, found.undefined_kind) == (None, "no_data")
+    assert_why(found, "no target token in any of 2 prompts")
+
+
+def test_a_target_masked_on_both_sides_is_undefined():
+    rows = [[0.0, -math.inf, 0.0], [0.0, -math.inf, 0.0]]
+    tensors = with_positions({"p-0": rows})
+    prompts = {"p-0": make_prompt("p-0", [0, 1])}
+    found = nll_delta(make_pair(tensors, tensors, prompts=prompts), LEVELS)
+
+    assert found.value is None
+    assert_why(found, r"both sides mask \(-inf\) a token that prompt p-0 holds")
+
+
+@pytest.mark.parametrize("case", sorted(NONFINITE))
+def test_undefined_where_values_are_no_logits(case):
+    make, why = NONFINITE[case]
+    found = nll_delta(make(), LEVELS)
+
+    assert (found.value, found.interval) == (None, None)
+    assert_why(found, why)
+
+
+@pytest.mark.parametrize("case", sorted(UNPAIRED))
+def test_undefined_where_nothing_can_be_paired(case):
+    make, kind, why = UNPAIRED[case]
+    found = nll_delta(make(), LEVELS)
+
+    assert (found.value, found.undefined_kind) == (None, kind)
+    assert_why(found, why)

@@ -1,0 +1,106 @@
+"""``logits.top1_flips`` counts changed first choices, ties and near-ties aside."""
+
+import numpy as np
+import pytest
+
+from tests.fakes import make_pair, with_positions
+from tests.logit_cases import LEVELS, NONFINITE, UNPAIRED, assert_why, one
+from tests.measured import assert_measured
+from validate.metrics.top1_flips import top1_flips
+
+REF = [[3.0, 2.5, 0.0], [3.0, 2.0, 0.0], [3.0, 2.0, 0.0], [2.0, 2.0, 0.0], [3.0, 2.0, 1.0]]
+CAND = [[2.0, 2.1, 0.0], [2.0, 2.1, 0.0], [3.0, 2.9, 0.0], [1.0, 2.0, 2.0], [0.0, 1.0, 2.0]]
+# Row 0 flips across a ref gap of 0.5, row 1 of 1, row 2 not, row 3 shares id 1 of its
+# ties, row 4 flips to ref's third choice across a gap of 2.
+
+
+@pytest.mark.parametrize(
+    ("near_tie", "flips", "near"),
+    [(0.0, 3, 0), (0.5, 2, 1), (0.75, 2, 1), (1.0, 1, 2), (2.0, 0, 3)],
+)
+def test_flips_beyond_the_near_tie_limit(near_tie, flips, near):
+    """A gap equal to the limit is a near-tie."""
+    found = top1_flips(one(REF, CAND, near_tie=near_tie), LEVELS)
+
+    assert (found.value, found.breakdown["near_ties"]) == (flips, near)
+    assert found.breakdown["top1_agreement"] == 0.4
+    assert found.breakdown["flips_per_1000"] == 200.0 * flips
+    assert found.breakdown["tied_rows"] == 1.0
+    assert (found.n, found.n_of, found.unit, found.interval) == (5, "positions", "positions", None)
+
+
+def test_the_gap_is_that_of_ref():
+    """Row 0: cand prefers its own choice by 0.1 only, yet ref's gap of 0.5 decides."""
+    assert top1_flips(one(REF[:1], CAND[:1], near_tie=0.2), LEVELS).value == 1
+    assert top1_flips(one(CAND[:1], REF[:1], near_tie=0.2), LEVELS).value == 0
+
+
+def test_worst_is_the_widest_gap():
+    found = top1_flips(one(REF, CAND, near_tie=0.75), LEVELS)
+
+    assert found.worst is not None
+    assert (found.worst.prompt, found.worst.position) == ("p-0", 4)
+    assert (found.worst.value, found.worst_value) == (2.0, 2.0)
+    assert found.worst.place == "logits row 4"
+    assert found.worst.detail is not None
+    assert found.worst.detail.startswith("ref gap 2 nats; top-1 ref 0 (p 0.6652), cand 2 (p 0.66")
+
+
+def test_the_widest_of_all_prompts():
+    ref = with_positions({"p-0": REF[:2], "p-1": REF[4:], "p-2": REF[:1]})
+    cand = with_positions({"p-0": CAND[:2], "p-1": CAND[4:], "p-2": CAND[:1]})
+    found = top1_flips(make_pair(ref, cand), LEVELS)
+
+    assert found.value == 4
+    assert found.worst is not None
+    assert (found.worst.prompt, found.worst.value) == ("p-1", 2.0)
+
+
+def test_no_flip_has_no_worst():
+    found = top1_flips(one(REF, REF), LEVELS)
+
+    assert (found.value, found.worst, found.worst_value) == (0.0, None, 0.0)
+    assert found.breakdown["top1_agreement"] == 1.0
+
+
+def test_decode_and_stream_rows_count():
+    """Two forced rows, one decode row and two stream rows before the divergence; one flip each."""
+    ref = with_positions({"p-0": [REF[1], REF[2]]})
+    cand = with_positions({"p-0": [CAND[1], CAND[2]]})
+    for tensors, rows in ((ref, REF), (cand, CAND)):
+        tensors["p-0"]["decode.logits"] = np.array([rows[4]])
+        tensors["p-0"]["decode.positions"] = np.array([1], dtype=np.int32)
+        tensors["p-0"]["stream.logits"] = np.array([rows[2], rows[0], rows[4]])
+    pair = make_pair(ref, cand, ref_streams={"p-0": [0, 0, 0]}, cand_streams={"p-0": [0, 1, 2]})
+    found = top1_flips(pair, LEVELS)
+
+    assert found.value == 3
+    sections = {name: found.breakdown[f"{name}.flips"] for name in (
+        "logits", "decode.logits", "stream.logits"
+    )}  # fmt: skip
+    assert sections == {"logits": 1.0, "decode.logits": 1.0, "stream.logits": 1.0}
+    assert found.n == 5
+
+
+def test_shifted_logits_are_the_same_choice():
+    found = top1_flips(one(REF, np.array(REF) + 7.0), LEVELS)
+
+    assert_measured(found.value, 0.0, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("case", sorted(NONFINITE))
+def test_undefined_where_values_are_no_logits(case):
+    make, why = NONFINITE[case]
+    found = top1_flips(make(), LEVELS)
+
+    assert found.value is None
+    assert_why(found, why)
+
+
+@pytest.mark.parametrize("case", sorted(UNPAIRED))
+def test_undefined_where_nothing_can_be_paired(case):
+    make, kind, why = UNPAIRED[case]
+    found = top1_flips(make(), LEVELS)
+
+    assert (found.value, found.undefined_kind) == (None, kind)
+    assert_why(found, why)
