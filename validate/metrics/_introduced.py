@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from validate import oracle
 from validate.errors import InputError
 from validate.metrics._places import Place, outputs
 from validate.metrics._three_way import Ways, add_errors
 from validate.numerics import to_float64
-from validate.oracle import LayerOutput, attention_layer
+from validate.oracle import LayerOutput
 from validate.schema import ModelConfig, Pair, Side
 
 __all__ = ["Introduced", "introduced"]
@@ -72,7 +73,7 @@ def _truth(
     modes = {place.mode for place in places}
     whole = side.tensor(prompt, f"prefill.attn.{layer}.in")
     if "decode" not in modes:
-        return {"prefill": attention_layer(whole, weights, config, layer)}
+        return {"prefill": oracle.attention_layer(whole, weights, config, layer)}
     decoded = side.tensor(prompt, f"decode.attn.{layer}.in")
     positions = side.tensor(prompt, "decode.positions")
     start = int(positions[0])
@@ -84,13 +85,13 @@ def _truth(
         )
         raise InputError(msg)
     if start == 0:
-        made = {"decode": attention_layer(decoded, weights, config, layer)}
-        return {"prefill": attention_layer(whole, weights, config, layer), **made}
-    prefix = attention_layer(whole[:start], weights, config, layer)
-    made = {"decode": attention_layer(decoded, weights, config, layer, state=prefix.state)}
+        made = {"decode": oracle.attention_layer(decoded, weights, config, layer)}
+        return {"prefill": oracle.attention_layer(whole, weights, config, layer), **made}
+    prefix = oracle.attention_layer(whole[:start], weights, config, layer)
+    made = {"decode": oracle.attention_layer(decoded, weights, config, layer, state=prefix.state)}
     if start == len(whole):
         return {"prefill": prefix, **made}
-    rest = attention_layer(whole[start:], weights, config, layer, state=prefix.state)
+    rest = oracle.attention_layer(whole[start:], weights, config, layer, state=prefix.state)
     lse = None
     if prefix.lse is not None and rest.lse is not None:
         lse = np.concatenate([prefix.lse, rest.lse])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tests.fakes import make_pair, make_prompt
 from tests.layers import LEVELS, changed, decode, prefill, router
 from tests.measured import assert_measured
-from validate.metrics import _introduced
+from validate import oracle
 from validate.metrics.attention_introduced_ratio import attention_introduced_ratio
 from validate.metrics.attention_propagated_ratio import attention_propagated_ratio
 from validate.oracle import (
@@ -21,7 +21,7 @@ from validate.oracle import (
     run_prompt,
     weight_shapes,
 )
-from validate.schema import ModelConfig
+from validate.schema import Measurement, ModelConfig
 
 CONFIG = ModelConfig(
     name="tiny",
@@ -61,13 +61,12 @@ def doubling(
     return LayerOutput(out=2 * wide[:, None, :], lse=None, y=wide, state=LayerState())
 
 
-@pytest.fixture
-def doubled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_introduced, "attention_layer", doubling)
-
-
-def given(**settings: Any) -> dict[str, Any]:
-    return {"weights": {}, "config": CONFIG.model_dump(), **settings}
+def introduced(ref: Any, cand: Any, **settings: Any) -> Measurement:
+    """The metric with ``doubling`` in the place of the oracle's layer."""
+    pair = make_pair(ref, cand, **{"weights": {}, "config": CONFIG.model_dump(), **settings})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oracle, "attention_layer", doubling)
+        return attention_introduced_ratio(pair, LEVELS)
 
 
 def one_layer(inputs: Any, outputs: Any) -> dict[str, NDArray[Any]]:
@@ -86,18 +85,16 @@ CAND = {
 }
 
 
-@pytest.mark.usefixtures("doubled")
 def test_introduced_is_the_geometric_mean_of_ratios_on_own_inputs():
-    m = attention_introduced_ratio(make_pair(REF, CAND, **given()), LEVELS)
+    m = introduced(REF, CAND)
 
     assert m.value is not None
     assert_measured(m.value, 4.0, atol=0, rtol=1e-12)  # sqrt(2 * 8)
     assert (m.unit, m.n, m.n_of) == ("err(cand) / err(ref)", 2, "prompts")
 
 
-@pytest.mark.usefixtures("doubled")
 def test_introduced_interval_is_paired_on_the_log():
-    m = attention_introduced_ratio(make_pair(REF, CAND, **given()), LEVELS)
+    m = introduced(REF, CAND)
 
     # Logs ln 2 and ln 8: mean ln 4, standard error ln 2; t(0.95, 1 df) = 6.313752 (table).
     assert m.interval is not None
@@ -106,10 +103,9 @@ def test_introduced_interval_is_paired_on_the_log():
     assert "paired t on the log" in m.interval.method
 
 
-@pytest.mark.usefixtures("doubled")
 def test_introduced_worst_unit_and_breakdown():
     """The one head pooled: ref sqrt(2 / 200) = 0.1, cand sqrt(80 / 500) = 0.4; worst rows 1 and 8."""
-    m = attention_introduced_ratio(make_pair(REF, CAND, **given()), LEVELS)
+    m = introduced(REF, CAND)
 
     assert m.worst_value == 8.0
     assert m.worst is not None
@@ -125,24 +121,21 @@ def test_introduced_worst_unit_and_breakdown():
     assert m.breakdown["prefill.kda.0 ratio high"] > 4.0 > m.breakdown["prefill.kda.0 ratio low"]
 
 
-@pytest.mark.usefixtures("doubled")
 def test_swapped_sides_invert_the_ratio():
-    m = attention_introduced_ratio(make_pair(CAND, REF, **given()), LEVELS)
+    m = introduced(CAND, REF)
 
     assert m.value is not None
     assert_measured(m.value, 0.25, atol=0, rtol=1e-12)
 
 
-@pytest.mark.usefixtures("doubled")
 def test_equal_sides_give_exactly_one():
-    m = attention_introduced_ratio(make_pair(REF, REF, **given()), LEVELS)
+    m = introduced(REF, REF)
 
     assert (m.value, m.worst_value) == (1.0, 1.0)
     assert m.interval is not None
     assert (m.interval.low, m.interval.high) == (1.0, 1.0)
 
 
-@pytest.mark.usefixtures("doubled")
 def test_every_layer_weighs_the_same():
     """A layer a million times as large does not drown the fault of the small one.
 
@@ -160,36 +153,30 @@ def test_every_layer_weighs_the_same():
         )
     }
     cand = {"p-0": changed(ref["p-0"], prefill__kda__0__out=np.array([[[6.0, 11.0]]], np.float32))}
-    m = attention_introduced_ratio(make_pair(ref, cand, **given()), LEVELS)
+    m = introduced(ref, cand)
 
     assert m.value is not None
     assert_measured(m.value, math.sqrt(0.05) / 0.1, atol=0, rtol=1e-6)
 
 
-@pytest.mark.usefixtures("doubled")
 def test_ref_error_of_exactly_zero_is_undefined():
     exact = {"p-0": one_layer([[3.0, 4.0]], [[[6.0, 8.0]]])}
     off = {"p-0": one_layer([[3.0, 4.0]], [[[6.0, 9.0]]])}
 
-    for pair, side in (
-        (make_pair(exact, off, **given()), "ref"),
-        (make_pair(off, exact, **given()), "cand"),
-    ):
-        m = attention_introduced_ratio(pair, LEVELS)
+    for m, side in ((introduced(exact, off), "ref"), (introduced(off, exact), "cand")):
         assert m.value is None
         assert m.why_undefined == (
             f"the error of {side} is exactly 0 in prompt p-0: nothing to divide"
         )
 
 
-@pytest.mark.usefixtures("doubled")
 def test_a_unit_exact_in_ref_alone_is_undefined_and_exact_in_both_is_counted():
     """Layer 2 is exact on both sides (counted), then only on ref's (undefined)."""
     base = {"attn.0.in": [[3.0, 4.0]], "kda.0.out": [[[6.0, 9.0]]], "attn.2.in": [[1.0, 0.0]]}
     ref = {"p-0": prefill({**base, "kda.2.out": [[[2.0, 0.0]]]})}
     cand = {"p-0": prefill({**base, "kda.2.out": [[[2.5, 0.0]]]})}
-    both = attention_introduced_ratio(make_pair(ref, ref, **given()), LEVELS)
-    alone = attention_introduced_ratio(make_pair(ref, cand, **given()), LEVELS)
+    both = introduced(ref, ref)
+    alone = introduced(ref, cand)
 
     assert both.value == 1.0
     assert both.breakdown["units exact on both sides"] == 2  # the head and the worst row of kda.2
@@ -205,33 +192,28 @@ def test_without_weights_it_is_undefined():
     assert "no weights are at hand for the oracle" in str(m.why_undefined)
 
 
-@pytest.mark.usefixtures("doubled")
 def test_missing_inputs_and_no_outputs_are_undefined():
     held = {"p-0": prefill({"kda.0.out": [[[6.0, 9.0]]]})}
     nothing = {"p-0": {"logits": np.ones((2, 3), np.float32)}}
 
-    assert attention_introduced_ratio(make_pair(held, held, **given()), LEVELS).why_undefined == (
+    assert introduced(held, held).why_undefined == (
         "prompt p-0 holds prefill.kda.0.out but not prefill.attn.0.in"
     )
-    assert "no prompt holds attention outputs" in str(
-        attention_introduced_ratio(make_pair(nothing, nothing, **given()), LEVELS).why_undefined
-    )
+    assert "no prompt holds attention outputs" in str(introduced(nothing, nothing).why_undefined)
 
 
-@pytest.mark.usefixtures("doubled")
 @pytest.mark.parametrize("name", ["prefill.attn.0.in", "prefill.kda.0.out"])
 def test_non_finite_inputs_or_outputs_make_introduced_undefined(name):
     broken = {
         **CAND,
         "p-1": changed(CAND["p-1"], **{name.replace(".", "__"): lambda a: a * np.nan}),
     }
-    m = attention_introduced_ratio(make_pair(REF, broken, **given()), LEVELS)
+    m = introduced(REF, broken)
 
     assert m.value is None
     assert f"p-1 {name}: cand 2 NaN" in str(m.why_undefined)
 
 
-@pytest.mark.usefixtures("doubled")
 def test_decode_positions_that_do_not_continue_are_undefined():
     held = {
         "p-0": {
@@ -240,7 +222,7 @@ def test_decode_positions_that_do_not_continue_are_undefined():
         }
     }
     held["p-0"]["decode.positions"] = np.array([1, 1], np.int32)
-    m = attention_introduced_ratio(make_pair(held, held, **given()), LEVELS)
+    m = introduced(held, held)
 
     assert m.value is None
     assert "decode.positions must continue the prompt one by one" in str(m.why_undefined)
@@ -371,8 +353,8 @@ def test_propagated_leaves_ties_with_the_oracle_out():
     """Ref and cand agree, the oracle took the other expert for token 1: its row is set apart."""
     routes = [router([[0.5, 0.5]] * 3, [[0], [i], [0]]) for i in (0, 0, 1)]
     rows = ([[2.0], [9.0], [1.5]], [[3.0], [5.0], [2.0]], [[1.0], [1.0], [1.0]])
-    ref, cand, oracle = (hidden(*given) for given in zip(rows, routes, strict=True))
-    m = attention_propagated_ratio(make_pair(ref, cand, oracle=oracle, route_gap=0.01), LEVELS)
+    ref, cand, truth = (hidden(*given) for given in zip(rows, routes, strict=True))
+    m = attention_propagated_ratio(make_pair(ref, cand, oracle=truth, route_gap=0.01), LEVELS)
 
     # Tokens 0 and 2: ref off by 1 and 0.5, cand by 2 and 1.
     assert m.value is not None
@@ -382,8 +364,8 @@ def test_propagated_leaves_ties_with_the_oracle_out():
 
 def test_propagated_with_more_than_half_apart_is_undefined():
     routes = [router([[0.5, 0.5]] * 3, ids) for ids in ([[0]] * 3, [[0]] * 3, [[1], [1], [0]])]
-    ref, cand, oracle = (hidden([[1.0]] * 3, route) for route in routes)
-    m = attention_propagated_ratio(make_pair(ref, cand, oracle=oracle, route_gap=0.01), LEVELS)
+    ref, cand, truth = (hidden([[1.0]] * 3, route) for route in routes)
+    m = attention_propagated_ratio(make_pair(ref, cand, oracle=truth, route_gap=0.01), LEVELS)
 
     assert "router ties set 2 of 3 rows apart, more than half" in str(m.why_undefined)
 
@@ -413,8 +395,8 @@ def test_propagated_shows_attention_outputs_by_head():
 
 
 def test_oracle_in_float64_may_differ_in_dtype():
-    oracle = {"p-0": {**hidden([[3.0, 4.0]])["p-0"]}}
-    oracle["p-0"]["prefill.hidden.1"] = np.array([[3.0, 4.0]], np.float64)
-    pair = make_pair(hidden([[3.0, 5.0]]), hidden([[3.0, 5.0]]), oracle=oracle)
+    truth = {"p-0": {**hidden([[3.0, 4.0]])["p-0"]}}
+    truth["p-0"]["prefill.hidden.1"] = np.array([[3.0, 4.0]], np.float64)
+    pair = make_pair(hidden([[3.0, 5.0]]), hidden([[3.0, 5.0]]), oracle=truth)
 
     assert attention_propagated_ratio(pair, LEVELS).value == 1.0
