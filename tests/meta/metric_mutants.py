@@ -45,7 +45,10 @@ KL_READING = [
     Mutant("maximum for mean over rows", ROWS, "kl_mean=exact_sum(stats.kl) / len(stats.kl)", "kl_mean=float(stats.kl.max())"),
     Mutant("reverse KL", ROWS, "kl_mean=exact_sum(stats.kl) / len(stats.kl)", "kl_mean=exact_sum(stats.kl_reverse) / len(stats.kl)"),
     Mutant("clipped at 1e-7", ROWS, "kl_mean=exact_sum(stats.kl) / len(stats.kl)", "kl_mean=exact_sum(np.maximum(stats.kl, 1e-7)) / len(stats.kl)"),
-    Mutant("other sections enter", ROWS, "if rows.section == FORCED)", "if rows.section)"),
+    Mutant("streams enter", ROWS, "rows.section != STREAM and", "True and"),
+    Mutant("decode path left out", ROWS, "rows.section != STREAM and", "rows.section == FORCED and"),
+    Mutant("better path counts", ROWS, "rows.kl_mean > held.kl_mean", "rows.kl_mean < held.kl_mean"),
+    Mutant("later path counts", ROWS, "rows.kl_mean > held.kl_mean", "rows.kl_mean >= 0"),
 ]
 
 MUTANTS: Mapping[str, Sequence[Mutant]] = {
@@ -63,7 +66,7 @@ MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("rank one too low", "stats.quantile", "math.ceil(ordered.size * q), 1) - 1", "math.ceil(ordered.size * q) - 1, 1) - 1"),
         Mutant("upper rank one too low", "stats.quantile", "np.flatnonzero(reaches)[0]", "np.flatnonzero(reaches)[0] - 1"),
         Mutant("lower rank one too high", "stats.quantile", "np.flatnonzero(stays)[-1]", "np.flatnonzero(stays)[-1] + 1"),
-        Mutant("worst prompt is the best", SHOWN, "worst = forced[int(np.argmax([part.kl_mean", "worst = forced[int(np.argmin([part.kl_mean"),
+        Mutant("worst prompt is the best", SHOWN, "worst = drifts[int(np.argmax([part.kl_mean", "worst = drifts[int(np.argmin([part.kl_mean"),
         Mutant("worst position off by one", ROWS, "WorstRow(int(rows.positions[row])", "WorstRow(int(rows.positions[row]) - 1"),
         Mutant("slope the other way", SHOWN, "centred = part.positions - part.positions.mean()", "centred = part.positions.mean() - part.positions"),
         Mutant("batch rows of ref order", SHOWN, "FACTOR * lowest]", "FACTOR * lowest - 1]"),
@@ -71,9 +74,9 @@ MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("agreement upside down", SHOWN, 'shown["top1_agreement"] = agree / total', 'shown["top1_agreement"] = 1 - agree / total'),
     ],
     "test_kl_mean": [
-        *READING, *KL_READING[:-1],
+        *READING, *KL_READING,
         Mutant("sum for mean over prompts", "metrics.kl_mean", "value=exact_mean(means)", "value=sum(means)"),
-        Mutant("mean over rows", "metrics.kl_mean", "value=exact_mean(means)", "value=exact_mean(np.concatenate([part.kl for part in rows.forced]))"),
+        Mutant("mean over rows", "metrics.kl_mean", "value=exact_mean(means)", "value=exact_mean(np.concatenate([part.kl for part in rows.drifts]))"),
         Mutant("median for mean", "metrics.kl_mean", "value=exact_mean(means)", "value=float(np.median(means))"),
         Mutant("undefined as 0", "metrics._reason", "value=None", "value=0.0"),
         Mutant("plain t", "stats.positive_mean", "error * (t + correction)", "error * t"),

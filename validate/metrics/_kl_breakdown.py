@@ -22,7 +22,11 @@ PER = 1000.0
 
 
 def kl_breakdown(pair: Pair, rows: LogitRows) -> dict[str, float]:
-    """Row quantiles, means by tag, section and batch row, slope over position, top-1 and top-k."""
+    """Row quantiles, means by tag, section and batch row, slope over position, top-1 and top-k.
+
+    Quantiles, slope and overlap are those of the teacher-forced prefill rows, tags and
+    batch rows those of the prompt values that the metrics are made from.
+    """
     forced = rows.forced
     every = np.concatenate([section.kl for section in forced])
     shown = {f"row.{name}": quantile(every, q=q) for name, q in ROW_QUANTILES.items()}
@@ -31,9 +35,9 @@ def kl_breakdown(pair: Pair, rows: LogitRows) -> dict[str, float]:
     for section in ("decode.logits", "stream.logits"):
         extra = [part.kl_mean for part in rows.sections if part.section == section]
         shown[f"{section}.mean"] = exact_mean(extra)
-    for tag, means in _by_tag(pair, forced).items():
+    for tag, means in _by_tag(pair, rows.drifts).items():
         shown[f"tag.{tag}.mean"] = exact_mean(means)
-    for row, means in _by_batch_row(pair, forced).items():
+    for row, means in _by_batch_row(pair, rows.drifts).items():
         shown[f"batch_row.{row}.mean"] = exact_mean(means)
     total = sum(part.kl.size for part in rows.sections)
     agree = total - sum(part.disagreements for part in rows.sections)
@@ -50,7 +54,7 @@ def kl_pattern(pair: Pair, rows: LogitRows) -> str | None:
     """Batch rows whose median prompt is far above that of the best batch row, if not all are."""
     medians = {
         row: float(np.median(means))
-        for row, means in _by_batch_row(pair, rows.forced).items()
+        for row, means in _by_batch_row(pair, rows.drifts).items()
         if len(means) >= MIN_PROMPTS
     }
     if not medians:
@@ -60,9 +64,9 @@ def kl_pattern(pair: Pair, rows: LogitRows) -> str | None:
     return f"batch rows {ranges(wrong)}" if wrong else None
 
 
-def worst_mean(forced: Sequence[SectionRows]) -> Worst:
+def worst_mean(drifts: Sequence[SectionRows]) -> Worst:
     """The prompt with the greatest mean, and its worst position."""
-    worst = forced[int(np.argmax([part.kl_mean for part in forced]))]
+    worst = drifts[int(np.argmax([part.kl_mean for part in drifts]))]
     return Worst(
         prompt=worst.prompt,
         position=worst.kl_worst.position,
@@ -84,17 +88,17 @@ def worst_row(sections: Sequence[SectionRows]) -> Worst:
     )
 
 
-def _by_tag(pair: Pair, forced: Sequence[SectionRows]) -> Mapping[str, list[float]]:
+def _by_tag(pair: Pair, drifts: Sequence[SectionRows]) -> Mapping[str, list[float]]:
     groups: dict[str, list[float]] = {}
-    for part in forced:
+    for part in drifts:
         for tag in pair.ref.prompts[part.prompt].tags:
             groups.setdefault(tag, []).append(part.kl_mean)
     return groups
 
 
-def _by_batch_row(pair: Pair, forced: Sequence[SectionRows]) -> Mapping[int, list[float]]:
+def _by_batch_row(pair: Pair, drifts: Sequence[SectionRows]) -> Mapping[int, list[float]]:
     groups: dict[int, list[float]] = {}
-    for part in forced:
+    for part in drifts:
         row = pair.cand.manifest.batch_rows.get(part.prompt)
         if row is not None:
             groups.setdefault(row, []).append(part.kl_mean)

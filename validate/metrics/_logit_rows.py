@@ -118,6 +118,20 @@ class LogitRows:
         """The teacher-forced rows of every prompt, in pair order."""
         return tuple(rows for rows in self.sections if rows.section == FORCED)
 
+    @property
+    def drifts(self) -> tuple[SectionRows, ...]:
+        """The path of every prompt that drifts more on the prompt's own tokens, in pair order.
+
+        That is ``logits`` or, where it was captured and has the greater mean KL,
+        ``decode.logits``. Which rows these hold was fixed before anything ran.
+        """
+        worse: dict[str, SectionRows] = {}
+        for rows in self.sections:
+            held = worse.get(rows.prompt)
+            if rows.section != STREAM and (held is None or rows.kl_mean > held.kl_mean):
+                worse[rows.prompt] = rows
+        return tuple(worse.values())
+
 
 class _Rows(NamedTuple):
     """Two matrices that are to be compared row by row, before any check of their values."""

@@ -15,10 +15,11 @@ NAME = "logits.kl_mean"
 
 
 def kl_mean(pair: Pair, levels: Levels) -> Measurement:
-    """Mean over prompts of mean KL(ref || cand) over the prompt's forced rows.
+    """Mean over prompts of mean KL(ref || cand) over the prompt's own tokens.
 
     Extra nats per token that a coder pays for using cand's distribution where
-    ref's is true; every prompt weighs alike. It is held against the noise floor of ref's repeats.
+    ref's is true; every prompt weighs alike, by the same number as in ``logits.kl_p90``. It
+    is held against the noise floor of ref's repeats.
 
     Args:
         pair: Both sides' logits.
@@ -36,7 +37,7 @@ def kl_mean(pair: Pair, levels: Levels) -> Measurement:
     rows = logit_rows(pair)
     if rows.reason is not None:
         return without_value(NAME, rows.reason, unit="nats", n_of="prompts")
-    means = [part.kl_mean for part in rows.forced]
+    means = [part.kl_mean for part in rows.drifts]
     interval = positive_mean_limits(means, levels=levels)
     short = interval.high is None and len(means) < POSITIVE_MEAN_N_MIN
     return Measurement(
@@ -46,7 +47,7 @@ def kl_mean(pair: Pair, levels: Levels) -> Measurement:
         n=len(means),
         n_of="prompts",
         interval=interval,
-        worst=worst_mean(rows.forced),
+        worst=worst_mean(rows.drifts),
         worst_value=float(np.max(means)),
         pattern=kl_pattern(pair, rows),
         breakdown=kl_breakdown(pair, rows),

@@ -15,12 +15,13 @@ Q = 0.90
 
 
 def kl_p90(pair: Pair, levels: Levels) -> Measurement:
-    """90th percentile over prompts of mean KL(ref || cand) over the prompt's forced rows.
+    """90th percentile over prompts of mean KL(ref || cand) over the prompt's own tokens.
 
-    Nine of ten prompts drift by no more than this on average. Prompts are the
-    independent units, so the limits are order statistics of prompt means and hold for any
-    distribution. Rows over the own tokens of a prompt count alone (``logits``): which
-    they are was fixed before anything ran.
+    Nine of ten prompts drift by no more than this on average. A prompt's number is the mean
+    over its prefill rows (``logits``) or over its decode rows (``decode.logits``, where captured),
+    whichever is greater, so that a fault of one path is not thinned by the other. Prompts
+    are the independent units: the limits are order statistics of prompt numbers
+    and hold for any distribution.
 
     Args:
         pair: Both sides' logits.
@@ -37,7 +38,7 @@ def kl_p90(pair: Pair, levels: Levels) -> Measurement:
     rows = logit_rows(pair)
     if rows.reason is not None:
         return without_value(NAME, rows.reason, unit="nats", n_of="prompts")
-    means = [part.kl_mean for part in rows.forced]
+    means = [part.kl_mean for part in rows.drifts]
     needed = quantile_n_min(Q, levels.high)
     return Measurement(
         metric=NAME,
@@ -46,7 +47,7 @@ def kl_p90(pair: Pair, levels: Levels) -> Measurement:
         n=len(means),
         n_of="prompts",
         interval=quantile_limits(means, q=Q, levels=levels),
-        worst=worst_mean(rows.forced),
+        worst=worst_mean(rows.drifts),
         worst_value=float(np.max(means)),
         pattern=kl_pattern(pair, rows),
         breakdown=kl_breakdown(pair, rows),

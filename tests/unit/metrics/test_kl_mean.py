@@ -79,6 +79,21 @@ def test_one_wild_prompt_leaves_no_upper_limit():
     assert_measured(found.worst_value, 0.5, atol=0, rtol=1e-12)
 
 
+@pytest.mark.parametrize(("decoded", "expected"), [(1e-3, 2e-3), (4e-3, 4e-3)])
+def test_a_prompt_counts_by_its_worse_path(decoded, expected):
+    """Prefill means 2 mnats; streams never enter."""
+    ref = with_positions({"p-0": [EVEN, EVEN]})
+    cand = with_positions({"p-0": [row_at(1e-3), row_at(3e-3)]})
+    for tensors, row, streamed in ((ref, EVEN, EVEN), (cand, row_at(decoded), row_at(1.0))):
+        tensors["p-0"]["decode.logits"] = np.array([row])
+        tensors["p-0"]["decode.positions"] = np.array([1], dtype=np.int32)
+        tensors["p-0"]["stream.logits"] = np.array([streamed])
+    streams = {"p-0": [0]}
+    found = kl_mean(make_pair(ref, cand, ref_streams=streams, cand_streams=streams), LEVELS)
+
+    assert_measured(found.value, expected, atol=0, rtol=1e-12)
+
+
 def test_equal_sides_measure_exactly_zero_with_certainty():
     logits = np.random.default_rng(1).normal(size=(5, 40))
     tensors = with_positions({"p-0": logits, "p-1": logits[:2]})

@@ -74,16 +74,33 @@ def test_a_trillionth_keeps_its_digits():
     assert_measured(found.value, 1e-12, atol=0, rtol=1e-8)
 
 
-def test_only_forced_rows_enter():
+def with_decode(row):
+    """Prefill rows of 1 and 3 mnats, one decode row and one stream row of 1 nat."""
     ref = with_positions({"p-0": [EVEN, EVEN]})
     cand = with_positions({"p-0": [row_at(1e-3), row_at(3e-3)]})
-    for tensors, row in ((ref, EVEN), (cand, row_at(1.0))):
-        tensors["p-0"]["decode.logits"] = np.array([row])
+    for tensors, decoded, streamed in ((ref, EVEN, EVEN), (cand, row, row_at(1.0))):
+        tensors["p-0"]["decode.logits"] = np.array([decoded])
         tensors["p-0"]["decode.positions"] = np.array([1], dtype=np.int32)
-    found = kl_p90(make_pair(ref, cand), LEVELS)
+        tensors["p-0"]["stream.logits"] = np.array([streamed])
+    return make_pair(ref, cand, ref_streams={"p-0": [0]}, cand_streams={"p-0": [0]})
 
-    assert_measured(found.value, 2e-3, atol=0, rtol=1e-12)
-    assert_measured(found.breakdown["decode.logits.mean"], 1.0, atol=0, rtol=1e-12)
+
+@pytest.mark.parametrize(("decoded", "expected"), [(1e-3, 2e-3), (4e-3, 4e-3)])
+def test_a_prompt_counts_by_its_worse_path(decoded, expected):
+    """Prefill means 2 mnats; streams never enter."""
+    found = kl_p90(with_decode(row_at(decoded)), LEVELS)
+
+    assert_measured(found.value, expected, atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["decode.logits.mean"], decoded, atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["stream.logits.mean"], 1.0, atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["row.max"], 3e-3, atol=0, rtol=1e-12)
+
+
+def test_the_worse_path_is_named():
+    found = kl_p90(with_decode(row_at(4e-3)), LEVELS)
+
+    assert found.worst is not None
+    assert (found.worst.place, found.worst.position) == ("decode.logits row 0", 1)
 
 
 def test_worst_names_the_prompt_and_its_position():
