@@ -168,12 +168,12 @@ def _what(errors: ErrorMap, limit: float, wrong_rows: Sequence[int]) -> str | No
 
 def _head_errors(errors: ErrorMap, wrong_rows: Sequence[int]) -> Array:
     """Relative error by head, over the wrong batch rows or, without any, over all rows."""
-    if not wrong_rows:
-        return ratio(errors.err2, errors.ref2)
-    cells = [errors.cells[row] for row in wrong_rows]
-    return ratio(
-        np.sum([err2 for err2, _ in cells], axis=0), np.sum([ref2 for _, ref2 in cells], axis=0)
-    )
+    err2, ref2 = errors.err2, errors.ref2
+    if wrong_rows:
+        cells = [errors.cells[row] for row in wrong_rows]
+        err2, ref2 = (np.sum([cell[place] for cell in cells], axis=0) for place in (0, 1))
+    made = ratio(err2, ref2)
+    return np.where(np.isnan(made), np.inf, made)
 
 
 def _scaled(errors: ErrorMap, wrong: NDArray[np.intp], limit: float) -> str:

@@ -88,6 +88,22 @@ def test_worst_row_by_hand():
     assert (m.n, m.n_of) == (3, "rows over tensors")
 
 
+def test_the_worst_row_is_looked_for_in_every_tensor():
+    """By hand: 0.25 in the output of layer 0, 0.5 in hidden.1, 0.125 in hidden.2, all of norm 1."""
+    ref = prefill({"kda.0.out": [[[1.0]]], "hidden.1": [[1.0]], "hidden.2": [[1.0]]})
+    cand = prefill({"kda.0.out": [[[1.25]]], "hidden.1": [[0.5]], "hidden.2": [[1.125]]})
+    m = attention_row_rel_l2(make_pair({"p-0": ref}, {"p-0": cand}), LEVELS)
+
+    assert (m.value, m.n) == (0.5, 3)
+    assert m.worst is not None
+    assert m.worst.place == "prefill.hidden.1"
+    assert m.breakdown == {
+        "prefill.kda.0": 0.25,
+        "prefill.hidden.1": 0.5,
+        "prefill.hidden.2": 0.125,
+    }
+
+
 def test_a_tiny_row_does_not_explode():
     ref = {"p-0": prefill({"hidden.2": [[1.0], [1e-30]]})}
     cand = {"p-0": prefill({"hidden.2": [[1.0], [0.1]]})}

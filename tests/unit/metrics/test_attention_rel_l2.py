@@ -148,6 +148,23 @@ def test_a_gross_mismatch_sets_nothing_apart():
     assert m.breakdown["rows set apart by router ties"] == 0
 
 
+def test_exactly_half_set_apart_is_still_bulk():
+    """Both tokens tie at layer 1: of outputs of layers 1 and 2 (4 rows) those of layer 2 are apart."""
+    sides = [
+        {
+            "p-0": {
+                **prefill({f"kda.{i}.out": [[[1.0]], [[1.0]]] for i in (1, 2)}),
+                **router([[0.5, 0.5]] * 2, chosen),
+            }
+        }
+        for chosen in ([[0], [0]], [[1], [1]])
+    ]
+    m = attention_rel_l2(make_pair(*sides, route_gap=0.01), LEVELS)
+
+    assert m.value == 0.0
+    assert m.breakdown["rows"] == m.breakdown["rows set apart by router ties"] == 2
+
+
 def test_more_than_half_set_apart_is_no_bulk():
     """Both tokens tie at layer 1; of outputs of layers 1..3 (6 rows) layers 2 and 3 are apart."""
     ids = {"ref": [[0], [0]], "cand": [[1], [1]]}

@@ -228,6 +228,7 @@ def test_a_lone_wrong_position_is_listed():
         return cand
 
     assert str(found(plant)).endswith("only position 9 (1 of 16)")
+    assert str(found(plant, rows=32)).endswith("only position 9 (1 of 32)")
 
 
 def test_all_heads_of_all_rows_scaled():
@@ -283,9 +284,24 @@ def test_sums_are_those_of_the_definition():
 def test_nan_never_counts_as_clean():
     errors = filled(lambda _row, _ref, cand: cand)
     errors.err2[3] = np.nan
-    errors.cells[0][0][3] = np.nan
+    for err2, _ref2 in errors.cells.values():
+        err2[3] = np.nan
 
-    assert find_structure(errors, noise=NOISE) is not None
+    assert str(find_structure(errors, noise=NOISE)).startswith("head 3 wrong, others within 0.00")
+
+
+def test_heads_wrong_in_one_batch_row_alone_are_not_diluted():
+    """0.03 in one of four rows is 0.015 over all of them, below four times the noise of 0.004."""
+
+    def plant(row, ref, cand):
+        if row == 2:
+            cand[:, 8:] = 1.03 * ref[:, 8:]
+        return cand
+
+    text = str(found(plant, noise=0.001))
+
+    assert text.startswith("heads 8-11 wrong, others within 0.001")
+    assert ", only batch rows 2 wrong (rows 0,1,3 within 0.001" in text
 
 
 def test_empty_map_is_refused():

@@ -12,6 +12,7 @@ from tests.fakes import make_pair, make_prompt
 from tests.layers import LEVELS, changed, decode, prefill, router
 from tests.measured import assert_measured
 from validate import oracle
+from validate.metrics._three_way import Ways, add_errors, measure_ways
 from validate.metrics.attention_introduced_ratio import attention_introduced_ratio
 from validate.metrics.attention_propagated_ratio import attention_propagated_ratio
 from validate.oracle import (
@@ -119,6 +120,31 @@ def test_introduced_worst_unit_and_breakdown():
     assert_measured(m.breakdown["prefill.kda.0 cand"], 0.4, atol=0, rtol=1e-12)
     assert_measured(m.breakdown["prefill.kda.0 ratio"], 4.0, atol=0, rtol=1e-12)
     assert m.breakdown["prefill.kda.0 ratio high"] > 4.0 > m.breakdown["prefill.kda.0 ratio low"]
+
+
+def test_a_single_wrong_head_is_the_worst_unit():
+    """Truth 2 on every head and row. Head 0 is off by 1 on both sides; head 1 by 0.125 and by 0.5.
+
+    Head 1: ratio 4. Rows: sqrt(1.25) over sqrt(1.015625), 1.109.
+    """
+
+    def side(wrong: float) -> tuple[NDArray[Any], NDArray[Any]]:
+        return np.array([[[3.0], [2.0 + wrong]]] * 2), np.full((2, 2, 1), 2.0)
+
+    ways = Ways()
+    add_errors(
+        ways,
+        "prefill.kda.0.out",
+        prompt="p-0",
+        positions=np.arange(2),
+        ref=side(0.125),
+        cand=side(0.5),
+    )
+    m = measure_ways("attention.introduced_ratio", ways, LEVELS, shown={}, extra={})
+
+    assert m.worst_value == 4.0
+    assert m.worst is not None
+    assert m.worst.place == "prefill.kda.0.out head 1"
 
 
 def test_swapped_sides_invert_the_ratio():
