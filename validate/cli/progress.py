@@ -1,10 +1,11 @@
 """Progress of long work on stderr: a bar on a terminal, else a line now and then."""
 
+import io
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import IO, cast
 
 __all__ = ["show_progress"]
 
@@ -15,9 +16,12 @@ Report = Callable[[int, int, str], None]
 
 
 @contextmanager
-def show_progress(stream: TextIO | None = None) -> Iterator[Report]:
-    """Give a function that is called with (done, total, what) and shows it on stderr."""
-    stream = sys.stderr if stream is None else stream
+def show_progress(stream: io.TextIOBase | None = None) -> Iterator[Report]:
+    """Give a function that is called with (done, total, what) and shows it on stderr.
+
+    A total of 0 says that nobody knows how much there is.
+    """
+    stream = cast("io.TextIOBase", sys.stderr) if stream is None else stream
     if stream.isatty():
         with _bar(stream) as report:
             yield report
@@ -26,7 +30,7 @@ def show_progress(stream: TextIO | None = None) -> Iterator[Report]:
 
 
 @contextmanager
-def _bar(stream: TextIO) -> Iterator[Report]:
+def _bar(stream: io.TextIOBase) -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -42,23 +46,26 @@ def _bar(stream: TextIO) -> Iterator[Report]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(file=stream), transient=True) as progress:
+    with Progress(
+        *columns, console=Console(file=cast("IO[str]", stream)), transient=True
+    ) as progress:
         task = progress.add_task("", total=None)
 
         def report(done: int, total: int, what: str) -> None:
-            progress.update(task, completed=done, total=total, description=what)
+            progress.update(task, completed=done, total=total or None, description=what)
 
         yield report
 
 
-def _lines(stream: TextIO) -> Report:
-    last = -EVERY
+def _lines(stream: io.TextIOBase) -> Report:
+    last = time.monotonic()
 
     def report(done: int, total: int, what: str) -> None:
         nonlocal last
         now = time.monotonic()
-        if done >= total or now - last >= EVERY:
+        if (total and done >= total) or now - last >= EVERY:
             last = now
-            print(f"{done}/{total} {what}", file=stream, flush=True)
+            count = f"{done}/{total} " if total else ""
+            print(f"{count}{what}", file=cast("IO[str]", stream), flush=True)
 
     return report

@@ -46,9 +46,6 @@ def _new_folder(reports: Path) -> Path:
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
-            if not reports.is_dir():
-                msg = f"{reports}: no folder, so no report can be written there; next: --out FOLDER"
-                raise InputError(msg) from None
             number += 1
         except OSError as error:
             msg = (
