@@ -49,6 +49,7 @@ class TargetEntry(_Record):
 class _File(_Record):
     schema_version: Literal[1]
     suite: str
+    calibration: str
     runs: str
     reports: str
     weights: str
@@ -65,6 +66,8 @@ class Project(_Record):
 
     root: Path
     suite: Path
+    calibration: Path
+    """Rules that limits are derived by."""
     runs: Path
     reports: Path
     weights: Path
@@ -121,6 +124,7 @@ def load_project(path: Path) -> Project:
     return Project(
         root=root,
         suite=root / content.suite,
+        calibration=root / content.calibration,
         runs=root / content.runs,
         reports=root / content.reports,
         weights=root / content.weights,

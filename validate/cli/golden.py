@@ -69,6 +69,9 @@ def verify(
 def calibrate(
     *,
     ref: Annotated[str, typer.Option(help="Stored capture whose repeats give the noise.")] = "cuda",
+    faults: Annotated[
+        bool, typer.Option("--faults", help="Also measure every planted fault, beside the limits.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="File to write; the suite's limits file if not given.")
     ] = None,
@@ -78,6 +81,6 @@ def calibrate(
     from validate.cli.progress import show_progress
 
     with show_progress() as progress:
-        path = calibrate_limits(ref, out=out, progress=progress)
+        path = calibrate_limits(ref, faults=faults, out=out, progress=progress)
     print(path)
     return 0
