@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,10 @@ class Introduced:
 def introduced(pair: Pair) -> Introduced:
     """Run every captured input through the oracle's layer once; the result stays with the pair.
 
-    Decode rows see the side's own prefill inputs of the positions before them, then its own
-    decode inputs, as the decode path did.
+    Decode rows see the inputs of the positions before them, then the side's own decode inputs,
+    as the decode path did. Those before are ``decode.prefix.attn.L.in`` where a capture
+    holds them, else the first rows of ``prefill.attn.L.in``: the same up to what the
+    batch shape does to the noise.
 
     Args:
         pair: With ``weights`` and ``config``, all attention tensors finite.
@@ -69,39 +72,38 @@ def _truth(
     weights: Mapping[str, Array],
     config: ModelConfig,
 ) -> dict[str, LayerOutput]:
-    """The exact layer on one side's inputs, by mode; the prefix that both modes share runs once."""
-    modes = {place.mode for place in places}
+    """The exact layer on one side's inputs, by mode."""
     whole = side.tensor(prompt, f"prefill.attn.{layer}.in")
-    if "decode" not in modes:
-        return {"prefill": oracle.attention_layer(whole, weights, config, layer)}
-    decoded = side.tensor(prompt, f"decode.attn.{layer}.in")
+    made = {}
+    for mode in sorted({place.mode for place in places}):
+        if mode == "prefill":
+            made[mode] = oracle.attention_layer(whole, weights, config, layer)
+            continue
+        rows = side.tensor(prompt, f"decode.attn.{layer}.in")
+        before = _before_decode(side, prompt, layer, whole, rows=len(rows))
+        state = None
+        if len(before):
+            state = oracle.attention_layer(before, weights, config, layer).state
+        made[mode] = oracle.attention_layer(rows, weights, config, layer, state=state)
+    return made
+
+
+def _before_decode(
+    side: Side, prompt: str, layer: int, whole: NDArray[Any], *, rows: int
+) -> NDArray[Any]:
+    """Inputs of the positions before the first decoded one."""
     positions = side.tensor(prompt, "decode.positions")
     start = int(positions[0])
-    if not np.array_equal(positions, np.arange(start, start + len(decoded))) or start > len(whole):
+    name = f"decode.prefix.attn.{layer}.in"
+    before = side.tensor(prompt, name) if name in side.names(prompt) else whole
+    if not np.array_equal(positions, np.arange(start, start + rows)) or start > len(before):
         msg = (
             f"introduced error: {side.label} prompt {prompt}: decode.positions must continue the "
-            f"prompt one by one from a position inside its {len(whole)} prefill rows, got "
+            f"prompt one by one from a position inside its {len(before)} prefill rows, got "
             f"{positions[:4].tolist()}"
         )
         raise InputError(msg)
-    if start == 0:
-        made = {"decode": oracle.attention_layer(decoded, weights, config, layer)}
-        return {"prefill": oracle.attention_layer(whole, weights, config, layer), **made}
-    prefix = oracle.attention_layer(whole[:start], weights, config, layer)
-    made = {"decode": oracle.attention_layer(decoded, weights, config, layer, state=prefix.state)}
-    if start == len(whole):
-        return {"prefill": prefix, **made}
-    rest = oracle.attention_layer(whole[start:], weights, config, layer, state=prefix.state)
-    lse = None
-    if prefix.lse is not None and rest.lse is not None:
-        lse = np.concatenate([prefix.lse, rest.lse])
-    joined = LayerOutput(
-        out=np.concatenate([prefix.out, rest.out]),
-        lse=lse,
-        y=np.concatenate([prefix.y, rest.y]),
-        state=rest.state,
-    )
-    return {"prefill": joined, **made}
+    return before[:start]
 
 
 def _add(

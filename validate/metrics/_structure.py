@@ -136,22 +136,25 @@ def find_structure(errors: ErrorMap, *, noise: float, chunk: int | None = None) 
 
     Returns:
         A phrase such as ``heads 12-15 wrong, others exact`` or ``all heads, only batch rows
-        >= 1 wrong (row 0 exact)``; None when nothing exceeds the noise, or when what does
-        shows no structure.
+        >= 1 wrong (row 0 exact)``; None when nothing exceeds the noise, or when neither all
+        heads nor a set of them that stands out does: rows hit by an expert that another
+        token was sent to look like that.
     """
     limit = WRONG * noise
     rows, wrong_rows = _batch_rows(errors, limit)
-    if rows is None:
-        rows = where_positions(errors.profile, width=errors.width, limit=limit, chunk=chunk)
-    what = _what(errors, limit, wrong_rows)
-    return ", ".join(part for part in (what, rows) if part) or None
-
-
-def _what(errors: ErrorMap, limit: float, wrong_rows: Sequence[int]) -> str | None:
-    """Which heads are wrong, and how, in the batch rows that are wrong."""
     permuted = _permuted(errors, limit)
     if permuted is not None:
-        return permuted
+        return ", ".join(part for part in (permuted, rows) if part)
+    what = _which_heads(errors, limit, wrong_rows)
+    if what is None:
+        return None
+    if rows is None:
+        rows = where_positions(errors.profile, width=errors.width, limit=limit, chunk=chunk)
+    return ", ".join(part for part in (what, rows) if part)
+
+
+def _which_heads(errors: ErrorMap, limit: float, wrong_rows: Sequence[int]) -> str | None:
+    """Which heads are wrong in the batch rows that are; None unless all are or a gap tells them."""
     heads = _head_errors(errors, wrong_rows)
     wrong = np.flatnonzero(~(heads <= limit))
     if wrong.size == 0:

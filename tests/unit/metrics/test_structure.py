@@ -84,6 +84,17 @@ def test_unlike_heads_without_a_gap_are_not_named():
     assert found(plant) is None
 
 
+def test_some_batch_rows_with_some_heads_and_no_gap_are_not_named():
+    """What spills from a token sent to another expert: a few rows, heads hit unevenly."""
+
+    def plant(row, ref, cand):
+        if row in (1, 3):
+            cand += ref * (0.003 * np.arange(HEADS))[None, :, None]
+        return cand
+
+    assert found(plant) is None
+
+
 @pytest.mark.parametrize("k", [2, 4])
 def test_prefix_read_of_repeated_heads_is_a_head_map(k):
     """Repeat each head k times, then read heads [:12]: cand head h is ref head h // k (VX-01)."""

@@ -336,6 +336,24 @@ def test_decode_rows_run_on_the_sides_own_decode_inputs():
     assert m.breakdown["lse cand"] < 1e-6
 
 
+def test_decode_prefix_is_the_one_of_the_decode_run_where_it_was_captured():
+    """The half prefill of the decode run saw other rows than the whole prefill did."""
+
+    def moved(tensors: dict[str, Any]) -> None:
+        rng = np.random.default_rng(8)
+        start = int(tensors["decode.positions"][0])
+        before = rng.normal(size=(start, 8)).astype(np.float32)
+        tensors["decode.prefix.attn.1.in"] = before
+        whole = np.concatenate([before, tensors["decode.attn.1.in"]])
+        exact = attention_layer(whole, weights(), CONFIG, 1)
+        noise = 1 + 0.004 * rng.normal(size=exact.out[start:].shape)
+        tensors["decode.mla.1.out"] = (exact.out[start:] * noise).astype(np.float32)
+
+    m = attention_introduced_ratio(real_pair(fault=moved), LEVELS)
+
+    assert m.breakdown["decode.mla.1 cand"] < 0.006
+
+
 def hidden(rows: Any, *more: dict[str, Any]) -> dict[str, Any]:
     made = prefill({"hidden.1": rows})
     for extra in more:
