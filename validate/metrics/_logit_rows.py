@@ -62,6 +62,8 @@ class SectionRows:
     """The flip with the greatest gap."""
     disagreements: int
     """Rows whose top-1 sets are disjoint, near-ties included."""
+    margin_shift_max: float
+    """Greatest change of the logprob between ref's first two choices, nats."""
     ties: int
     """Rows with a tied maximum on either side."""
     overlap_mean: float
@@ -275,6 +277,7 @@ def _reduce(prompt: str, rows: _Rows, *, near_tie: float) -> SectionRows:
 def _counts(stats: RowStatistics) -> Mapping[str, Any]:
     return {
         "disagreements": int(np.count_nonzero(~stats.top1_agree)),
+        "margin_shift_max": float(np.max(np.abs(stats.margin_shift))),
         "ties": int(np.count_nonzero((stats.ties_ref > 1) | (stats.ties_cand > 1))),
         "overlap_mean": float(np.mean(stats.topk_overlap)),
         "tvd_max": float(np.max(stats.tvd)),

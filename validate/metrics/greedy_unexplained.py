@@ -61,7 +61,8 @@ def greedy_unexplained(pair: Pair, levels: Levels) -> Measurement:
         levels: Not used: a count is deterministic.
 
     Returns:
-        Measurement in tokens, ``n`` = prompts with a token on either side. The breakdown
+        Measurement in tokens, ``n`` = prompts with a token on either side; ``worst_value`` is the
+        widest gap in nats (None where an id has no logit at all). The breakdown
         counts the kinds and sides, explained near-ties, and ``near_tie_rows``: the compared
         rows where a near-tie could happen. Undefined when a stream or its rows are
         missing, of unlike length, or not finite.
@@ -82,13 +83,15 @@ def greedy_unexplained(pair: Pair, levels: Levels) -> Measurement:
     divergences = [event for found in checked for event in found.unexplained]
     off = [event for found in checked for event in found.off]
     places = {(event.prompt, event.step, event.side) for event in divergences + off}
+    worst = _worst(divergences + off)
     return Measurement(
         metric=NAME,
         value=float(len(places)),
         unit="tokens",
         n=len(checked),
         n_of="prompts",
-        worst=_worst(divergences + off),
+        worst=worst,
+        worst_value=0.0 if worst is None else worst.value,
         breakdown={
             "divergences.unexplained": float(len(divergences)),
             "divergences.near_tie": float(sum(found.near_tie for found in checked)),

@@ -49,9 +49,9 @@ def logits_err_ratio(pair: Pair, levels: Levels) -> Measurement:
 
     Returns:
         Measurement as a ratio, ``n`` = prompts, with paired t limits on the log. ``worst_value`` is the
-        worst row: its cand error over the larger of its own ref error and the
-        prompt's ref RMS, so that a row where ref is right by luck does not count
-        against cand. Undefined without an oracle, when a logit of any of the
+        worst row: its cand error over the largest of its own ref error, the
+        prompt's ref RMS and the median prompt's ref RMS, so that a row or prompt where ref is
+        right by luck does not count against cand. Undefined without an oracle, when a logit of any of the
         three is not finite, when tensors, shapes or positions differ, or when
         ref or cand equals the oracle exactly on a prompt.
 
@@ -122,10 +122,11 @@ def _errors(pair: Pair, oracle: Side, prompt: str) -> _Errors | Reason:
 
 
 def _worst(errors: list[_Errors]) -> Worst:
-    """The row with the greatest ratio, its denominator no less than the prompt's ref RMS."""
+    """The row with the greatest ratio, its denominator no less than what ref usually errs by."""
+    usual = float(np.median([one.ref_rms for one in errors]))
     places = []
     for one in errors:
-        ratios = one.cand / np.maximum(one.ref, one.ref_rms)
+        ratios = one.cand / np.maximum(one.ref, np.fmax(one.ref_rms, usual))
         row = int(np.argmax(ratios))
         places.append((float(ratios[row]), one, row))
     value, one, row = max(places, key=lambda place: place[0])
@@ -134,6 +135,6 @@ def _worst(errors: list[_Errors]) -> Worst:
         position=int(one.positions[row]),
         place=f"{FORCED} row {row}",
         value=value,
-        detail=f"error of cand {one.cand[row]:.4g}, of ref {one.ref[row]:.4g}, of ref over the "
-        f"prompt {one.ref_rms:.4g} (logits, RMS)",
+        detail=f"error of cand {one.cand[row]:.4g}, of ref {one.ref[row]:.4g}; of ref over the "
+        f"prompt {one.ref_rms:.4g}, over the median prompt {usual:.4g} (logits, RMS)",
     )

@@ -1,5 +1,7 @@
 """``logits.top1_flips``: positions where the first choice changed and it was no near-tie."""
 
+import numpy as np
+
 from validate.metrics._logit_rows import WorstRow, logit_rows
 from validate.metrics._reason import without_value
 from validate.schema import Levels, Measurement, Pair, Worst
@@ -15,7 +17,9 @@ def top1_flips(pair: Pair, levels: Levels) -> Measurement:
 
     The gap is ref's logprob of its own first choice over cand's: what a reader of ref would have to
     be wrong by. Gaps within ``pair.near_tie`` are counted in the breakdown alone. Looked at
-    are the same rows as in ``logits.kl_max``.
+    are the same rows as in ``logits.kl_max``. ``margin_shift.max`` in the breakdown is the
+    greatest change of the logprob between ref's first two choices at any row: the
+    quantity that the near-tie limit bounds.
 
     Args:
         pair: Both sides' logits, and the near-tie limit.
@@ -41,6 +45,7 @@ def top1_flips(pair: Pair, levels: Levels) -> Measurement:
         "flips_per_1000": PER * flips / positions,
         "top1_agreement": (positions - disagreements) / positions,
         "tied_rows": float(sum(part.ties for part in rows.sections)),
+        "margin_shift.max": float(np.max([part.margin_shift_max for part in rows.sections])),
     }
     for section in dict.fromkeys(part.section for part in rows.sections):
         chosen = [part.flips for part in rows.sections if part.section == section]

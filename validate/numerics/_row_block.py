@@ -134,7 +134,8 @@ def _top1(ref: Values, cand: Values, top_ref: Values, top_cand: Values) -> dict[
     ties_ref, ties_cand = maxima_ref.sum(axis=1), maxima_cand.sum(axis=1)
     best_ref = _pick(maxima_ref, ties_ref, cand)
     best_cand = _pick(maxima_cand, ties_cand, ref)
-    gap = top_ref - ref[np.arange(len(ref)), best_cand]
+    every = np.arange(len(ref))
+    gap = top_ref - ref[every, best_cand]
     return {
         "top1_agree": (maxima_ref & maxima_cand).any(axis=1),
         "ties_ref": ties_ref.astype(np.int64),
@@ -142,6 +143,7 @@ def _top1(ref: Values, cand: Values, top_ref: Values, top_cand: Values) -> dict[
         "argmax_ref": best_ref,
         "argmax_cand": best_cand,
         "gap": gap,
+        "margin_shift": _margin_shift(ref, cand, best_ref),
     }
 
 
@@ -155,6 +157,20 @@ def _pick(maxima: NDArray[np.bool_], ties: Ids, other: Values) -> Ids:
         pick = (maxima[tied] & (rated == highest[:, None])).argmax(axis=1)
         best[tied] = pick
     return best
+
+
+def _margin_shift(ref: Values, cand: Values, first: Ids) -> Values:
+    """Change from ref to cand of the logprob of ref's first choice over its second."""
+    every = np.arange(len(ref))
+    rest = ref.copy()
+    rest[every, first] = -np.inf
+    second = rest.argmax(axis=1)
+    other = rest[every, second]
+    with np.errstate(invalid="ignore"):
+        shift = (cand[every, first] - ref[every, first]) - (cand[every, second] - other)
+    shift[np.isneginf(other)] = 0.0  # one id is left in ref
+    settled: Values = np.nan_to_num(shift, nan=np.inf, posinf=np.inf, neginf=-np.inf)
+    return settled
 
 
 def _topk(ref: Values, cand: Values, top_k: int) -> dict[str, NDArray[Any]]:

@@ -54,6 +54,10 @@ class RowStatistics:
     """Logprob of ref's first choice over its second, nats; 0 on a tie, inf with one id left."""
     gap: Float64[NDArray[Any], " rows"]
     """logprob_ref(argmax_ref) - logprob_ref(argmax_cand), nats; 0 exactly where top-1 agrees."""
+    margin_shift: Float64[NDArray[Any], " rows"]
+    """Change, cand less ref, of the logprob of ref's first choice over its second, nats.
+
+    Not finite where cand masks either; 0 with one id left in ref."""
     topk_overlap: Float64[NDArray[Any], " rows"]
     """Greatest share of the top-k sets that can be common under any order of ties, in [0, 1]."""
     mask_mismatch: Int64[NDArray[Any], " rows"]

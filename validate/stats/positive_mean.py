@@ -34,7 +34,7 @@ def tail_share(values: Numbers) -> float | None:
 def positive_mean_limits(values: Numbers, *, levels: Levels) -> Interval:
     """Limits for the mean of numbers such as prompt means of KL.
 
-    The lower limit is Student's t, which is cautious under right skew. The
+    The lower limit is Student's t, at least 0, which is cautious under right skew. The
     upper limit is a skewness-corrected t at a third of the error rate asked
     for, a level found by simulation; without enough units, or where one unit
     carries most of the spread, there is none: the mean of a heavy tail can't be
@@ -70,6 +70,8 @@ def positive_mean_limits(values: Numbers, *, levels: Levels) -> Interval:
         msg = f"`values` must not be negative, got {array[first]} at {first}"
         raise InputError(msg)
     plain = mean_limits(array, levels=levels)
+    if plain.low is not None:
+        plain = replace(plain, low=np.fmax(plain.low, 0.0).item())
     share = tail_share(array)
     if share is None:
         return plain

@@ -42,6 +42,7 @@ def test_agreement():
     found = greedy_unexplained(pair_of(side, side), LEVELS)
 
     assert (found.value, found.worst, found.n, found.n_of) == (0.0, None, 2, "prompts")
+    assert found.worst_value == 0.0
     assert counts(found) == (0, 0, 0, 0)
 
 
@@ -63,6 +64,7 @@ def test_ref_must_rate_the_ids_close():
     assert counts(found) == (1, 0, 0, 0)
     assert found.worst is not None
     assert (found.worst.prompt, found.worst.position, found.worst.value) == ("p-0", 4, 2.0)
+    assert found.worst_value == 2.0
     assert found.worst.place == "stream step 1, first divergence"
     assert found.worst.detail == (
         "ref emitted 0, cand 1; ref rates them 2 nats apart, cand's id is 0 nats below the top of "
@@ -147,7 +149,7 @@ def test_an_id_outside_the_vocabulary_is_never_explained(token):
 
     assert (found.value, counts(found)) == (1.0, (1, 0, 0, 1))
     assert found.worst is not None
-    assert found.worst.value is None
+    assert (found.worst.value, found.worst_value) == (None, None)
 
 
 def test_a_masked_id_is_never_explained():

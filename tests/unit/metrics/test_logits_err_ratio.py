@@ -56,17 +56,25 @@ def test_pooled_over_rows_by_squares():
     assert_measured(found.value, 1.0, atol=0, rtol=1e-12)
 
 
-def test_worst_row_is_over_the_larger_of_row_and_prompt():
-    """Prompt 0: ref RMS 5 over rows (1, 7); cand (10, 14): 10/5 = 2 and 14/7 = 2; prompt 1: 3/1."""
-    found = logits_err_ratio(triple([(1, 7), (1, 1)], [(10, 14), (1, 3)]), LEVELS)
+def test_worst_row_is_over_the_largest_of_row_prompt_and_median_prompt():
+    """Ref RMS 5, 1, 1, median 1. Ratios: 10/5, 14/7; 1/1, 3/1; 2/1 over the median, 0.1/1."""
+    pair = triple([(1, 7), (1, 1), (0.1, 0.1), (1, 1)], [(10, 14), (1, 3), (2, 0.1), (1, 1)])
+    found = logits_err_ratio(pair, LEVELS)
 
     assert_measured(found.worst_value, 3.0, atol=0, rtol=1e-12)
     assert found.worst is not None
     assert (found.worst.prompt, found.worst.position) == ("p-1", 1)
     assert found.worst.place == "logits row 1"
     assert found.worst.detail == (
-        "error of cand 3, of ref 1, of ref over the prompt 1 (logits, RMS)"
+        "error of cand 3, of ref 1; of ref over the prompt 1, over the median prompt 1 (logits, RMS)"
     )
+
+
+def test_a_lucky_prompt_of_ref_is_not_held_against_cand():
+    """Ref errs by 0.01 on one prompt of three and by 1 on the others; cand by 1.5 there."""
+    pair = triple([(1, 1), (0.01, 0.01), (1, 1)], [(1, 1), (1.5, 1), (1, 1)])
+
+    assert_measured(logits_err_ratio(pair, LEVELS).worst_value, 1.5, atol=0, rtol=1e-12)
 
 
 def test_a_lucky_row_of_ref_is_not_held_against_cand():

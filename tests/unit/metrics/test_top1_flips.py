@@ -56,6 +56,14 @@ def test_the_widest_of_all_prompts():
     assert (found.worst.prompt, found.worst.value) == ("p-1", 2.0)
 
 
+def test_greatest_shift_between_refs_first_two_choices():
+    """Margins 0.5, 1, 1, 0, 1 become -0.1, -0.1, 0.1, 1 and -1: row 4 moves by 2."""
+    found = top1_flips(one(REF, CAND, near_tie=9.0), LEVELS)
+
+    assert_measured(found.breakdown["margin_shift.max"], 2.0, atol=0, rtol=1e-12)
+    assert top1_flips(one(REF, np.array(REF) + 3.0), LEVELS).breakdown["margin_shift.max"] == 0.0
+
+
 def test_no_flip_has_no_worst():
     found = top1_flips(one(REF, REF), LEVELS)
 

@@ -55,6 +55,8 @@ def test_by_hand():
     assert_measured(found.dlogprob_target, [math.log(2), math.log(3 / 2)], atol=0, rtol=1e-14)
     assert_measured(found.ref_margin, [math.log(2), 0.0], atol=1e-15, rtol=1e-14)
     assert_measured(found.gap, [math.log(2), 0.0], atol=1e-15, rtol=1e-14)
+    # Row 0: ln 2 becomes 0. Row 1: of three tied ids cand rates 0 highest, 1 by ln 2 lower.
+    assert_measured(found.margin_shift, [-math.log(2), math.log(2)], atol=0, rtol=1e-14)
     assert found.top1_agree.tolist() == [False, True]
     assert found.ties_ref.tolist() == [1, 3]
     assert found.ties_cand.tolist() == [1, 1]
@@ -220,6 +222,12 @@ class TestMasks:
 
         assert found.gap.tolist() == [INF]
         assert not found.top1_agree[0]
+
+    def test_shift_of_the_margin(self):
+        ref = [[2.0, 1.0, -INF], [2.0, -INF, -INF], [2.0, 1.0, 0.0], [2.0, 1.0, 0.0]]
+        cand = [[1.0, 3.0, -INF], [9.0, -INF, -INF], [2.0, -INF, 0.0], [-INF, 1.0, 0.0]]
+
+        assert rows(ref, cand).margin_shift.tolist() == [-3.0, 0.0, INF, -INF]
 
     def test_a_target_masked_on_both_sides_has_no_difference(self):
         found = rows([[0.0, -INF]], [[0.0, -INF]], targets=[1])

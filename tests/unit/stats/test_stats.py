@@ -254,6 +254,9 @@ class TestPositiveMean:
         assert found.high is None
         assert "no upper limit from 29 of 30 units" in found.method
 
+    def test_lower_limit_stops_at_zero(self):
+        assert positive_mean_limits([0.0] * 30 + [1.0], levels=LEVELS).low == 0.0
+
     def test_equal_values_need_no_tail(self):
         found = positive_mean_limits([0.0, 0.0], levels=LEVELS)
 
