@@ -13,6 +13,10 @@ OWN_LENGTH = "stream.logits"
 """The one tensor whose row count each side sets for itself: one row a token of its own stream."""
 
 
+MODES = ("prefill", "decode")
+"""Prefixes of tensors whose rows are those of ``MODE.positions``."""
+
+
 def tensor_reasons(ref: Side, other: Side, *, name: str) -> list[Reason]:
     """Require the same tensor names, shapes, axes and kinds for every shared prompt.
 
@@ -39,6 +43,7 @@ def tensor_reasons(ref: Side, other: Side, *, name: str) -> list[Reason]:
             positions += _positions(ref, other, key, name)
     for side, held, found in (("ref", ref, entries[0]), (name, other, entries[1])):
         shapes += _steps(held, found, side)
+        shapes += [fact for prompt in shared for fact in _layout(held, found, prompt, side)]
     if shapes:
         reasons.append(
             Reason(
@@ -170,6 +175,24 @@ def _steps(side: Side, entries: Mapping[str, TensorEntry], name: str) -> list[st
         if entry.shape[:1] != (tokens,):
             facts.append(
                 f"{entry.name}: {name} holds {_shape(entry)}, its stream has {tokens} tokens"
+            )
+    return facts
+
+
+def _layout(side: Side, entries: Mapping[str, TensorEntry], prompt: str, name: str) -> list[str]:
+    """Tensors of a pass need its positions, row by row; ``MODE.prefix`` tensors come before them."""
+    facts = []
+    for tensor in side.names(prompt):
+        mode = tensor.partition(".")[0]
+        entry = entries.get(f"{prompt}/{tensor}")
+        if mode not in MODES or tensor.startswith(f"{mode}.prefix.") or entry is None:
+            continue
+        rows = entries.get(f"{prompt}/{mode}.positions")
+        if rows is None:
+            facts.append(f"{entry.name}: {name} holds no {mode}.positions for it")
+        elif entry.shape[:1] != rows.shape[:1]:
+            facts.append(
+                f"{entry.name}: {name} holds {_shape(entry)}, {mode}.positions {_shape(rows)}"
             )
     return facts
 

@@ -17,6 +17,7 @@ def tensors(prompts: int = 2, *, dtype: Any = np.float32) -> dict[str, dict[str,
         f"p-{i}": {
             "logits": np.ones((3, 4), dtype),
             "logits.positions": np.arange(3, dtype=np.int32),
+            "prefill.positions": np.arange(3, dtype=np.int32),
             "prefill.mla.3.out": np.ones((3, 2, 4), dtype),
         }
         for i in range(prompts)
@@ -82,8 +83,8 @@ def test_missing_and_extra_tensors_are_all_named():
 
     lines = refusal(side("cuda"), side("rocm", held))
 
-    # 2 prompts x 3 tensors, one renamed: 5 shared of 7 names in all.
-    assert lines[0] == "ref 'cuda' and cand 'rocm' share 5 of 7 tensors; nothing was compared"
+    # 2 prompts x 4 tensors, one renamed: 7 shared of 9 names in all.
+    assert lines[0] == "ref 'cuda' and cand 'rocm' share 7 of 9 tensors; nothing was compared"
     assert "  only in ref : p-1/prefill.mla.3.out" in lines
     assert "  only in cand: p-1/prefill.mla.7.out" in lines
     assert lines[-2].startswith("  likely cause: ")
@@ -96,7 +97,7 @@ def test_a_capture_that_stopped_early_is_named_as_the_cause():
 
     lines = refusal(side("cuda"), side("rocm", held))
 
-    assert lines[0].startswith("ref 'cuda' and cand 'rocm' share 5 of 6 tensors")
+    assert lines[0].startswith("ref 'cuda' and cand 'rocm' share 7 of 8 tensors")
     assert "  only in cand: (none)" in lines
     assert "  likely cause: the cand capture (rocm) stopped early or left out an artifact" in lines
 
@@ -178,6 +179,34 @@ def test_positions_difference_names_row_and_both_positions():
     lines = refusal(side("cuda"), side("rocm", held, prompts=side("cuda").prompts))
 
     assert "  positions   : p-1/logits.positions: row 1 is position 1 in ref, 2 in cand" in lines
+
+
+def test_rows_without_positions_are_a_reason_even_when_both_sides_lack_them():
+    sides = []
+    for label in ("cuda", "rocm"):
+        held = tensors(1)
+        del held["p-0"]["prefill.positions"]
+        sides.append(side(label, held))
+
+    lines = refusal(*sides)
+
+    assert "p-0/prefill.mla.3.out: ref holds no prefill.positions for it" in "\n".join(lines)
+
+
+def test_rows_must_be_as_many_as_positions():
+    sides = []
+    for label in ("cuda", "rocm"):
+        held = tensors(1)
+        held["p-0"]["prefill.mla.3.out"] = np.ones((2, 2, 4), np.float32)
+        held["p-0"]["decode.prefix.attn.3.in"] = np.ones((9, 4), np.float32)
+        sides.append(side(label, held))
+
+    lines = refusal(*sides)
+
+    assert (
+        "p-0/prefill.mla.3.out: ref holds (rows 2, heads 2, value 4), prefill.positions (rows 3)"
+    ) in "\n".join(lines)
+    assert "decode.prefix" not in "\n".join(lines)
 
 
 def test_prompts_of_one_side_alone_are_named():
@@ -407,5 +436,7 @@ def test_only_positions_are_read():
     pair(ref, cand, near_tie=0.0, route_gap=0.0)
 
     # Shapes come from the manifests: a comparison must not read gigabytes before it starts.
-    assert ref.reads == ["p-0/logits.positions", "p-1/logits.positions"]
+    assert ref.reads == [
+        f"p-{i}/{name}" for i in (0, 1) for name in ("logits.positions", "prefill.positions")
+    ]
     assert cand.reads == ref.reads
