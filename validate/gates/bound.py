@@ -2,7 +2,7 @@
 
 import math
 
-from validate.gates.outcome import PASSED, Finding, counted, defined, number, percent
+from validate.gates.outcome import PASSED, Finding, counted, defined, excess, number, percent
 from validate.schema.measurement import Interval, Measurement
 from validate.schema.verdict import Limit, NoiseFloor, Outcome
 
@@ -17,25 +17,24 @@ def decide(measurement: Measurement, *, limit: Limit, noise: NoiseFloor | None) 
 
     FAIL where the lower confidence limit exceeds the limit, PASS where the
     upper confidence limit is inside, else INCONCLUSIVE. A measurement without an
-    interval is deterministic: its value is both limits. Where reference repeats
-    themselves measure more than the limit nothing PASSes, and FAIL needs the
-    lower limit to exceed that noise floor too.
+    interval is deterministic: its value is both limits. Where a repeat of ref
+    itself measures more than the limit nothing PASSes, and FAIL needs the
+    lower limit to exceed the largest repeat too.
 
     Args:
         measurement: Defined, finite, of at least one unit.
         limit: ``value`` in the measurement's unit.
-        noise: The floor in the same unit; None or undefined: not looked at.
+        noise: The repeats of ref in the same unit; None: there are none to look at.
     """
     found = within(measurement, limit.value)
-    floor = None if noise is None else noise.value
-    if floor is None or floor <= limit.value:
+    beyond = excess(noise, limit.value)
+    if beyond is None:
         return found
-    above = within(measurement, floor)
-    if above.outcome is Outcome.FAIL:
+    if math.isfinite(beyond) and within(measurement, beyond).outcome is Outcome.FAIL:
         return found
     unit = measurement.unit
     reason = (
-        f"ref against its own repeats measures up to {number(floor, unit)}, more than the limit "
+        f"ref against its own repeats measures up to {number(beyond, unit)}, more than the limit "
         f"{number(limit.value, unit)}: the limit cannot tell cand from noise"
     )
     return Finding(Outcome.INCONCLUSIVE, reason, measurement.value)

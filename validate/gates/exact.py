@@ -1,6 +1,6 @@
 """``exact``: the measured number is the one demanded, to the last bit."""
 
-from validate.gates.outcome import PASSED, Finding, counted, defined, number
+from validate.gates.outcome import PASSED, Finding, counted, defined, excess, number
 from validate.schema.measurement import Measurement
 from validate.schema.verdict import Limit, NoiseFloor, Outcome
 
@@ -16,15 +16,15 @@ def decide(measurement: Measurement, *, limit: Limit, noise: NoiseFloor | None) 
     Args:
         measurement: Defined, finite, of at least one unit.
         limit: ``value`` is the demanded number, mostly 0.
-        noise: The floor of the same measurement; None or undefined: not looked at.
+        noise: The repeats of ref in the same unit; None: there are none to look at.
     """
     value = defined(measurement)
-    floor = limit.value if noise is None or noise.value is None else noise.value
+    beyond = excess(noise, limit.value)
     wanted = number(limit.value, measurement.unit)
     got = number(value, measurement.unit)
-    if floor > limit.value and value <= floor:
+    if beyond is not None and not value > beyond:
         reason = (
-            f"ref against its own repeats measures up to {number(floor, measurement.unit)} where "
+            f"ref against its own repeats measures up to {number(beyond, measurement.unit)} where "
             f"exactly {wanted} is demanded, so {got} says nothing of cand"
         )
         return Finding(Outcome.INCONCLUSIVE, reason, value)

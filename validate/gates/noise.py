@@ -82,5 +82,4 @@ def noise_floor(
 
 
 def _undefined(why: str, values: tuple[float, ...]) -> NoiseFloor:
-    finite = tuple(value for value in values if math.isfinite(value))
-    return NoiseFloor(value=None, repeats=len(values), values=finite, why_undefined=why)
+    return NoiseFloor(value=None, repeats=len(values), values=values, why_undefined=why)

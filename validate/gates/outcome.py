@@ -1,10 +1,11 @@
 """What a gate finds, how findings add up, and how numbers are worded."""
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from validate.schema.measurement import Measurement
-from validate.schema.verdict import Outcome
+from validate.schema.verdict import NoiseFloor, Outcome
 
 __all__ = [
     "GRAVITY",
@@ -12,6 +13,7 @@ __all__ = [
     "Finding",
     "counted",
     "defined",
+    "excess",
     "gravest",
     "number",
     "percent",
@@ -70,6 +72,19 @@ def defined(measurement: Measurement) -> float:
         msg = f"{measurement.metric}: an undefined value reached a rule that needs a number"
         raise ValueError(msg)
     return measurement.value
+
+
+def excess(noise: NoiseFloor | None, limit: float) -> float | None:
+    """The largest of ref's repeats where it is beyond ``limit``; None where none of them is.
+
+    Each repeat counts as it was measured: an upper confidence limit over few repeats
+    may lie far above all of them. NaN where any repeat measures NaN.
+    """
+    values = () if noise is None else noise.values
+    beyond = [value for value in values if not value <= limit]
+    if any(math.isnan(value) for value in beyond):
+        return math.nan
+    return max(beyond, default=None)
 
 
 def gravest(outcomes: Iterable[Outcome]) -> Outcome:

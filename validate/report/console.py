@@ -120,10 +120,12 @@ def _reused(*, reused: bool) -> str:
 
 def _table(report: Report, *, terminal: bool) -> Table:
     table = Table(box=box.SIMPLE if terminal else box.ASCII2, pad_edge=False)
-    for name in ("verdict", "gate", "value", "limit", "floor", "n"):
+    for name in ("verdict", "gate"):
+        table.add_column(name, no_wrap=True, overflow="fold")
+    for name in ("value", "limit", "floor", "n"):
         table.add_column(name, overflow="fold")
     for gate in report.gates:
-        n = "" if gate.measurement is None else f"{gate.measurement.n} {gate.measurement.n_of}"
+        n = "" if gate.measurement is None else f"{gate.measurement.n}"
         cells = (gate.name, value_text(gate), limit_text(gate), floor_text(gate), n)
         table.add_row(
             Text(gate.outcome, style=_STYLES[gate.outcome]), *(Text(clean(cell)) for cell in cells)

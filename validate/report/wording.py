@@ -112,8 +112,9 @@ def value_text(gate: GateReport) -> str:
     plain = number(found.value, found.unit)
     if gate.kind == "noise_ratio" and gate.judged is not None:
         return f"{number(gate.judged)} x floor ({plain})"
-    if gate.kind == "three_way" and found.worst_value is not None:
-        return f"{plain}, worst {number(found.worst_value)}"
+    if gate.kind == "three_way":
+        worst = "not known" if found.worst_value is None else number(found.worst_value)
+        return f"{number(found.value)} x ref, worst {worst}"
     return plain
 
 
@@ -125,7 +126,7 @@ def limit_text(gate: GateReport) -> str:
     if gate.kind == "noise_ratio":
         return f"{value} x floor"
     if gate.kind == "three_way" and gate.limit.worst is not None:
-        return f"{value}, worst {number(gate.limit.worst)}"
+        return f"{value} x ref, worst {number(gate.limit.worst)}"
     return f"exactly {value}" if gate.kind == "exact" else value
 
 
@@ -180,16 +181,24 @@ def worst_text(gate: GateReport) -> str:
 
 
 def deviation_lines(report: Report) -> list[str]:
-    """Each declared deviation of cand with its measured sizes."""
+    """Each declared deviation of cand: what it is, and how large it measures.
+
+    Told are the first gate of each area and every gate that is not PASS; the others
+    are counted.
+    """
     lines = []
     for deviation in report.deviations:
         lines.append(f"{deviation.id}: {deviation.title}; expected {deviation.expected}")
-        if not deviation.sizes:
+        gates = [gate for gate in report.gates if gate.deviation == deviation.id]
+        firsts = {gate.name.partition(".")[0]: gate.name for gate in reversed(gates)}
+        told = [g for g in gates if g.outcome is not Outcome.PASS or g.name in firsts.values()]
+        lines += [
+            f"{deviation.id}: {gate.name} measures {value_text(gate)}, budget {limit_text(gate)}: "
+            f"{gate.outcome}"
+            for gate in told
+        ]
+        if not gates:
             lines.append(f"{deviation.id}: no budget of its own here, ordinary limits hold")
-        for size in deviation.sizes:
-            value = "undefined" if size.value is None else number(size.value, size.unit)
-            limit = "none" if size.limit is None else number(size.limit)
-            lines.append(
-                f"{deviation.id}: {size.gate} measures {value}, budget {limit}: {size.outcome}"
-            )
+        if len(gates) > len(told):
+            lines.append(f"{deviation.id}: {len(gates) - len(told)} more gates PASS its budget")
     return lines

@@ -174,7 +174,13 @@ def _limit(limit: Limit) -> LimitReport:
 
 
 def _noise(noise: NoiseFloor) -> NoiseReport:
-    return NoiseReport(**asdict(noise))
+    return NoiseReport(
+        value=noise.value,
+        repeats=noise.repeats,
+        values=tuple(value for value in noise.values if math.isfinite(value)),
+        derived=noise.derived,
+        why_undefined=noise.why_undefined,
+    )
 
 
 def _finite(value: float | None) -> float | None:

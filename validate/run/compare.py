@@ -261,16 +261,16 @@ def _told(verdict: Verdict) -> Verdict:
         return verdict
     if worst.detail is not None:
         return replace(verdict, reason=f"path not proven: {worst.detail}")
-    return replace(
-        verdict,
-        reason=f"ref against itself is not exact: {verdict.reason}; "
-        f"first {worst.place}, which measures {worst.value}",
+    reason = (
+        f"ref against itself is not exact: {worst.place} measures {worst.value:g} there "
+        f"({verdict.reason}), so ref or the metric is at fault"
     )
+    return replace(verdict, reason=reason)
 
 
 def _ref_error(law: _Law, bench: Bench, gate: GateSpec, itself: Pair) -> Verdict:
-    found = bench.against_oracle(gate, itself)
-    verdict = law.judge(gate, yardstick.no_oracle(gate) if found is None else found)
+    found = bench.against_oracle(itself, gates=[gate])
+    verdict = law.judge(gate, yardstick.no_oracle(gate) if found is None else found[gate.name])
     if verdict.outcome is not Outcome.INCOMPARABLE:
         return verdict
     reason = f"{REF_BLAMED}: ref '{itself.ref.label}' disagrees with the oracle: {verdict.reason}"

@@ -63,21 +63,24 @@ class Bench:
             return made
         return dataclasses.replace(made, prompts=_subset(made.prompts, self.prompts), _cache={})
 
-    def measure(self, matched: Pair, *, what: str) -> dict[str, Measurement]:
-        """Every gate's measurement on one pair; an unexpected error passes through."""
+    def measure(
+        self, matched: Pair, *, what: str, gates: Sequence[GateSpec] | None = None
+    ) -> dict[str, Measurement]:
+        """The measurement of each of ``gates`` on one pair; an unexpected error passes through."""
         found = {}
-        for gate in self.measured_gates:
+        for gate in self.measured_gates if gates is None else gates:
             self.progress(f"{what}: {gate.name}")
             found[gate.name] = self.metrics[gate.measures](matched, self.levels[gate.name])
         return found
 
-    def against_oracle(self, gate: GateSpec, matched: Pair) -> Measurement | None:
-        """A gate's metric with the oracle in ref's place and ref in cand's; None: no oracle."""
+    def against_oracle(
+        self, matched: Pair, *, gates: Sequence[GateSpec]
+    ) -> dict[str, Measurement] | None:
+        """The same with the oracle in ref's place and ref in cand's; None: no oracle."""
         if matched.oracle is None:
             return None
-        self.progress(f"oracle against ref: {gate.name}")
         swapped = dataclasses.replace(matched, ref=matched.oracle, cand=matched.ref, _cache={})
-        return self.metrics[gate.measures](swapped, self.levels[gate.name])
+        return self.measure(swapped, what=f"oracle against {matched.ref.label}", gates=gates)
 
     def repeats(
         self, ref: Side, repeats: Sequence[Side], *, near_tie: float, route_gap: float

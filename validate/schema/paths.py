@@ -36,7 +36,7 @@ PATHS: Mapping[str, PathRule] = {
         requires=("mla.decode.absorbed", "lse_merge", "kda.chunk", "kda.recurrent"),
         forbids=("mla.prefill.decompressed", "mla.decode.decompressed"),
     ),
-    "oracle": PathRule(requires=("oracle.float64",)),
+    "oracle": PathRule(requires=("oracle.prefill",)),
 }
 
 PAD_BRANCHES: Mapping[str, tuple[str, str]] = {

@@ -212,9 +212,11 @@ class CleanRule(_Record):
     worst_at_least: Size = 0.0
     roundoff: tuple[Size, Annotated[int, Field(strict=True, ge=1)]] | None = None
     """Copied to the limit: the floor where repeats measure 0."""
+    at_most: Size | None = None
+    """A limit above this would pass anything; the rule is then refused."""
+    metrics: tuple[GateName, ...] = ()
+    """Metrics whose worst value sets a ``near_tie`` or ``route_gap``; gates name their own."""
     breakdown: Text | None = None
-    """Take this companion of the measurement instead of its value."""
-    metric: GateName | None = None
-    """Metric that is measured where the key names none (``near_tie``, ``route_gap``)."""
+    """Take this companion of those metrics instead of their worst value."""
     why: Text
     """The reason for the factor, in one sentence."""

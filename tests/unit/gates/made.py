@@ -44,8 +44,8 @@ def limit(value: float, **changes: Any) -> Limit:
 
 
 def floor(value: float | None, **changes: Any) -> NoiseFloor:
-    """A floor from four repeats."""
-    fields: dict[str, Any] = {"repeats": 4}
+    """A floor from four repeats that all measured it."""
+    fields: dict[str, Any] = {"repeats": 4, "values": () if value is None else (value,) * 4}
     return NoiseFloor(value=value, **{**fields, **changes})
 
 

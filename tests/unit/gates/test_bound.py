@@ -82,6 +82,26 @@ def test_noise_above_the_limit_settles_nothing(value, noise, outcome):
     assert judged.outcome == outcome
 
 
+def test_repeats_count_as_measured_not_by_their_upper_limit():
+    """A floor of 0.9 over repeats that all lie within the limit forbids nothing."""
+    wide = floor(0.9, values=(0.1, 0.2, 0.4))
+    one = floor(0.1, values=(0.1, 0.55, 0.1))
+    few = floor(None, values=(0.55,))
+
+    assert verdict("bound", measured(0.4), limit(0.5), noise=wide).outcome == "PASS"
+    assert verdict("bound", measured(0.4), limit(0.5), noise=one).outcome == "INCONCLUSIVE"
+    assert verdict("bound", measured(0.4), limit(0.5), noise=few).outcome == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize("bad", [NAN, INF])
+def test_a_repeat_that_is_no_number_settles_nothing(bad):
+    """Neither PASS nor FAIL: ref itself breaks."""
+    noise = floor(None, values=(0.1, bad, 0.9))
+
+    assert verdict("bound", measured(0.4), limit(0.5), noise=noise).outcome == "INCONCLUSIVE"
+    assert verdict("bound", measured(9.0), limit(0.5), noise=noise).outcome == "INCONCLUSIVE"
+
+
 def test_noise_above_the_limit_is_named():
     """The reason gives the floor and the limit with their unit."""
     judged = verdict("bound", measured(0.4), limit(0.5), noise=floor(0.75))

@@ -50,6 +50,15 @@ def test_repeats_that_are_not_exact_settle_nothing(value, noise, outcome):
     assert judged.outcome == outcome
 
 
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_repeat_that_is_no_number_settles_nothing(bad):
+    """Neither PASS nor FAIL."""
+    noise = floor(None, values=(0.0, bad))
+
+    assert verdict("exact", measured(0.0), limit(0.0), noise=noise).outcome == "INCONCLUSIVE"
+    assert verdict("exact", measured(9.0), limit(0.0), noise=noise).outcome == "INCONCLUSIVE"
+
+
 def test_messages_name_both_numbers():
     """What was measured, what was demanded, over how many."""
     failed = verdict("exact", measured(3.0, unit="positions"), limit(0.0))

@@ -43,7 +43,7 @@ def manifest(target: str, *, content: str | None = None, **changes: Any) -> Mani
     path = "rocm" if target.startswith("rocm") else "reference"
     if target.startswith("oracle"):
         path = "oracle"
-    branches = {"reference": REFERENCE, "rocm": ROCM, "oracle": {"oracle.float64": 1}}[path]
+    branches = {"reference": REFERENCE, "rocm": ROCM, "oracle": {"oracle.prefill": 1}}[path]
     fields: dict[str, Any] = {
         "options": {},
         "path_proof": PathProof(path=path, branches=branches),

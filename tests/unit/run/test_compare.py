@@ -250,8 +250,8 @@ def test_an_inexact_metric_makes_the_yardstick_unfit():
 
     assert report.exit_code == 4
     assert gate(report, "yardstick.aa").reason == (
-        "ref against itself is not exact: 1 gates where exactly 0 gates is demanded (n = 3 gates); "
-        "first logits.kl_p90, which measures 0.5"
+        "ref against itself is not exact: logits.kl_p90 measures 0.5 there (1 gates where exactly "
+        "0 gates is demanded (n = 3 gates)), so ref or the metric is at fault"
     )
     assert set(outcomes(report).values()) >= {"INCOMPARABLE"}
 
@@ -337,6 +337,7 @@ def test_a_nan_is_a_fail_and_null_in_the_report():
     )
     assert found.measurement.breakdown == {"max": None}
     assert found.noise.why_undefined == "4 of 4 repeats measure nan"
+    assert found.noise.values == ()
 
 
 def test_only_does_not_change_a_verdict():
