@@ -34,8 +34,8 @@ READING = [
     Mutant("unlike positions let through", ROWS, "(at_ref != at_cand).any()", "False"),
     Mutant("lost rows let through", ROWS, "at_ref.shape != expected.shape or (at_ref != expected).any()", "False"),
     Mutant("one-sided mask let through", "metrics._logit_values", "np.isneginf(values) & ~allowed", "np.isneginf(values) & False"),
-    Mutant("ref not looked at", "metrics._logit_values", 'for side, values in (("ref", left), ("cand", right))', 'for side, values in (("cand", right),)'),
-    Mutant("cand not looked at", "metrics._logit_values", 'for side, values in (("ref", left), ("cand", right))', 'for side, values in (("ref", left),)'),
+    Mutant("ref not looked at", "metrics._logit_values", 'for side, values in (("ref", ref), ("cand", cand))', 'for side, values in (("cand", cand),)'),
+    Mutant("cand not looked at", "metrics._logit_values", 'for side, values in (("ref", ref), ("cand", cand))', 'for side, values in (("ref", ref),)'),
 ]
 """Faults of the pass over all logits, which every logits metric must notice by itself."""
 
@@ -148,10 +148,10 @@ MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("NaN not counted", "metrics._logit_values", "nan, positive = np.isnan(values), np.isposinf(values)", "nan, positive = np.zeros_like(values, bool), np.isposinf(values)"),
         Mutant("+inf not counted", "metrics._logit_values", "nan, positive = np.isnan(values), np.isposinf(values)", "nan, positive = np.isnan(values), np.zeros_like(values, bool)"),
         Mutant("signs mixed up", "metrics._logit_values", "negative = np.isneginf(values) & ~allowed", "negative = np.isinf(values) & ~allowed"),
-        Mutant("masks of either side", "metrics._logit_values", "np.isneginf(left[:rows]) & np.isneginf(right[:rows])", "np.isneginf(left[:rows]) | np.isneginf(right[:rows])"),
-        Mutant("infinities of any sign are masks", "metrics._logit_values", "masked = np.isneginf(left[:rows]) & np.isneginf(right[:rows])", "masked = np.isinf(left[:rows]) & np.isinf(right[:rows])"),
+        Mutant("masks of either side", "metrics._logit_values", "np.isneginf(ref[:rows]) & np.isneginf(cand[:rows])", "np.isneginf(ref[:rows]) | np.isneginf(cand[:rows])"),
+        Mutant("infinities of any sign are masks", "metrics._logit_values", "masked = np.isneginf(ref[:rows]) & np.isneginf(cand[:rows])", "masked = np.isinf(ref[:rows]) & np.isinf(cand[:rows])"),
         Mutant("rows without a law", "metrics._logit_values", "allowed[np.isneginf(values).all(axis=1)] = False", "allowed[np.isneginf(values).all(axis=1)] = True"),
-        Mutant("streams cut at the divergence", "metrics._logit_values", "left, right = to_float64(ref), to_float64(cand)", "left, right = to_float64(ref)[:rows], to_float64(cand)[:rows]"),
+        Mutant("streams cut at the divergence", "metrics._logit_values", "masked = np.isneginf(ref[:rows])", "ref, cand = ref[:rows], cand[:rows]\n    masked = np.isneginf(ref[:rows])"),
         Mutant("masks of streams forgotten", "metrics._logit_values", "allowed[rows:] = masked[-1]", "allowed[rows:] = False"),
         Mutant("any mask after the divergence", "metrics._logit_values", "allowed[rows:] = masked[-1]", "allowed[rows:] = True"),
         Mutant("places for values", "metrics.logits_nonfinite", "total = sum(bad.found.total for bad in rows.bad)", "total = len(rows.bad)"),
@@ -226,7 +226,7 @@ MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("limit excluded", "metrics.greedy_unexplained", "explained = gap <= limit and", "explained = gap < limit and"),
         Mutant("cand's own noise", "metrics.greedy_unexplained", "limit = pair.near_tie", "limit = float(np.abs(ref[: min(len(ref), len(cand))] - cand[: min(len(ref), len(cand))]).max(initial=0.0))"),
         Mutant("gap in cand's row", "metrics.greedy_unexplained", "gap = _gap(ref[step],", "gap = _gap(cand[step],"),
-        Mutant("gap turned", "metrics.greedy_unexplained", "float(row[token_ref] - row[token_cand])", "float(row[token_cand] - row[token_ref])"),
+        Mutant("gap turned", "metrics.greedy_unexplained", "float(row[token_ref]) - float(row[token_cand])", "float(row[token_cand]) - float(row[token_ref])"),
         Mutant("row after the divergence", "metrics.greedy_unexplained", "own = float(own_cand[step])", "own = float(own_cand[min(step + 1, len(own_cand) - 1)])"),
         Mutant("ref's tokens not checked", "metrics.greedy_unexplained", 'off = _off(streams, "ref", pair.ref.label, own_ref, limit)', "off = []"),
         Mutant("cand's tokens not checked", "metrics.greedy_unexplained", 'off += _off(streams, "cand", pair.cand.label, own_cand, limit)', "pass"),
@@ -236,7 +236,7 @@ MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("off tokens not counted", "metrics.greedy_unexplained", "for event in divergences + off}", "for event in divergences}"),
         Mutant("counted twice", "metrics.greedy_unexplained", "value=float(len(places))", "value=float(len(divergences) + len(off))"),
         Mutant("sides not told apart", "metrics.greedy_unexplained", "(event.prompt, event.step, event.side)", "(event.prompt, event.step)"),
-        Mutant("outside ids explained", "metrics.greedy_unexplained", "rows.max(axis=1, initial=-np.inf) - taken, np.inf)", "rows.max(axis=1, initial=-np.inf) - taken, 0.0)"),
+        Mutant("outside ids explained", "metrics.greedy_unexplained", "to_float64(rows.max(axis=1)) - taken, np.inf)", "to_float64(rows.max(axis=1)) - taken, 0.0)"),
         Mutant("NaN let through", "metrics.greedy_unexplained", "    if bad:\n", "    if False:\n"),
         Mutant("lost rows let through", STREAMS, "if rows == tokens:", "if True:"),
         Mutant("missing rows skipped", "metrics.greedy_unexplained", "        if ROWS not in side.names(streams.prompt):", "        if ROWS not in pair.ref.names(streams.prompt):"),
@@ -244,7 +244,7 @@ MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("widest gap not told", "metrics.greedy_unexplained", "0.0 if worst is None else worst.value", "0.0"),
         Mutant("narrowest is the worst", "metrics.greedy_unexplained", "np.argmax([event.gap", "np.argmin([event.gap"),
         Mutant("opportunities after the divergence", "metrics.greedy_unexplained", "ref[: streams.compared]", "ref"),
-        Mutant("first for second choice", "metrics.greedy_unexplained", "best[:, 1] - best[:, 0]", "best[:, 1] - rows.min(axis=1)"),
+        Mutant("first for second choice", "metrics.greedy_unexplained", "bool(head[1] - head[0] <= limit)", "bool(head[1] <= limit)"),
     ],
 }
 """Faults by the module of ``tests/unit/metrics`` that must catch each of them."""

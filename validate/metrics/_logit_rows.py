@@ -25,12 +25,14 @@ from validate.numerics import (
 from validate.schema import Pair, Prompt
 from validate.schema.measurement import UndefinedKind
 
-__all__ = ["FORCED", "Bad", "LogitRows", "SectionRows", "WorstRow", "logit_rows"]
+__all__ = ["DECODE", "FORCED", "Bad", "LogitRows", "SectionRows", "WorstRow", "logit_rows"]
 
 FORCED = "logits"
 """Rows over the prompt's own tokens: fixed before anything ran."""
 DECODE = "decode.logits"
+"""The same tokens, fed one at a time after a prefill of the first half."""
 STREAM = "stream.logits"
+"""Rows over the prompt and the side's own greedy stream."""
 TOP_SHOWN = 3
 
 

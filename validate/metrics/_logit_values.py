@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validate.numerics import to_float64
-
 __all__ = ["BadLogits", "bad_logits"]
 
 Mask = NDArray[np.bool_]
@@ -64,16 +62,15 @@ def bad_logits(
     if _all_finite(ref) and _all_finite(cand):
         return []
     rows = len(ref) if shared is None else shared
-    left, right = to_float64(ref), to_float64(cand)
-    masked = np.isneginf(left[:rows]) & np.isneginf(right[:rows])
+    masked = np.isneginf(ref[:rows]) & np.isneginf(cand[:rows])
     return [
         found
-        for side, values in (("ref", left), ("cand", right))
+        for side, values in (("ref", ref), ("cand", cand))
         if (found := _bad(side, values, _allowed(values, masked))) is not None
     ]
 
 
-def _allowed(values: NDArray[np.float64], masked: Mask) -> Mask:
+def _allowed(values: NDArray[Any], masked: Mask) -> Mask:
     """Places where -inf is masked vocabulary."""
     rows = len(masked)
     allowed = np.zeros(values.shape, dtype=np.bool_)
@@ -84,7 +81,7 @@ def _allowed(values: NDArray[np.float64], masked: Mask) -> Mask:
     return allowed
 
 
-def _bad(side: str, values: NDArray[np.float64], allowed: Mask) -> BadLogits | None:
+def _bad(side: str, values: NDArray[Any], allowed: Mask) -> BadLogits | None:
     nan, positive = np.isnan(values), np.isposinf(values)
     negative = np.isneginf(values) & ~allowed
     any_bad = nan | positive | negative

@@ -112,7 +112,7 @@ def _check(pair: Pair, streams: StreamPair) -> _Checked | Reason:
     own_ref, own_cand = _own_gaps(ref, streams.ref), _own_gaps(cand, streams.cand)
     off = _off(streams, "ref", pair.ref.label, own_ref, limit)
     off += _off(streams, "cand", pair.cand.label, own_cand, limit)
-    near_rows = int(np.count_nonzero(_margins(ref[: streams.compared]) <= limit))
+    near_rows = _near_rows(ref[: streams.compared], limit)
     step = streams.diverged
     if step is None:
         return _Checked(unexplained=(), near_tie=False, off=tuple(off), near_tie_rows=near_rows)
@@ -137,10 +137,8 @@ def _check(pair: Pair, streams: StreamPair) -> _Checked | Reason:
     )
 
 
-def _read(
-    pair: Pair, streams: StreamPair
-) -> tuple[NDArray[np.float64], NDArray[np.float64]] | Reason:
-    """Teacher-forced rows of both streams, or why they can't be used."""
+def _read(pair: Pair, streams: StreamPair) -> tuple[NDArray[Any], NDArray[Any]] | Reason:
+    """Teacher-forced rows of both streams as stored, or why they can't be used."""
     arrays: list[NDArray[Any]] = []
     for side, tokens in ((pair.ref, streams.ref), (pair.cand, streams.cand)):
         if ROWS not in side.names(streams.prompt):
@@ -159,15 +157,15 @@ def _read(
         label = (pair.ref if bad[0].side == "ref" else pair.cand).label
         place = f"prompt {streams.prompt} {ROWS}"
         return Reason(f"{bad[0].side} '{label}' {place}: {bad[0].text()}")
-    return to_float64(ref), to_float64(cand)
+    return ref, cand
 
 
-def _own_gaps(rows: NDArray[np.float64], tokens: tuple[int, ...]) -> NDArray[np.float64]:
+def _own_gaps(rows: NDArray[Any], tokens: tuple[int, ...]) -> NDArray[np.float64]:
     """Logprob of each row's top over that of its token, nats; inf outside the vocabulary."""
     ids = np.array(tokens, dtype=np.int64)
     inside = (ids >= 0) & (ids < rows.shape[1])
-    taken = rows[np.arange(len(ids)), np.where(inside, ids, 0)]
-    return np.where(inside, rows.max(axis=1, initial=-np.inf) - taken, np.inf)
+    taken = to_float64(rows[np.arange(len(ids)), np.where(inside, ids, 0)])
+    return np.where(inside, to_float64(rows.max(axis=1)) - taken, np.inf)
 
 
 def _off(
@@ -189,21 +187,21 @@ def _off(
     ]
 
 
-def _gap(row: NDArray[np.float64], token_ref: int, token_cand: int) -> float:
+def _gap(row: NDArray[Any], token_ref: int, token_cand: int) -> float:
     """Logprob of ref's id over that of cand's id in ref's row; inf where either has none."""
     if not all(0 <= token < len(row) for token in (token_ref, token_cand)):
         return math.inf
     if np.isneginf(row[token_cand]):
         return math.inf
-    return float(row[token_ref] - row[token_cand])
+    return float(row[token_ref]) - float(row[token_cand])
 
 
-def _margins(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """First choice over second, nats; inf in a vocabulary of one."""
+def _near_rows(rows: NDArray[Any], limit: float) -> int:
+    """Rows whose first two choices lie within the limit; widened one at a time."""
     if rows.shape[1] == 1:
-        return np.full(len(rows), np.inf)
-    best = np.partition(rows, rows.shape[1] - 2, axis=1)[:, -2:]
-    return np.asarray(best[:, 1] - best[:, 0])
+        return 0
+    heads = [np.partition(to_float64(row), len(row) - 2)[-2:] for row in rows]
+    return sum(bool(head[1] - head[0] <= limit) for head in heads)
 
 
 def _worst(events: list[_Event]) -> Worst | None:

@@ -1,11 +1,11 @@
 """``logits.err_ratio``: cand's logit error over ref's, both against the oracle."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from validate.metrics._logit_rows import FORCED, logit_rows
+from validate.metrics._logit_rows import DECODE, FORCED, logit_rows
 from validate.metrics._logit_values import bad_logits
 from validate.metrics._reason import Reason, without_value
 from validate.numerics import centred_rms, exact_sum
@@ -18,11 +18,19 @@ NAME = "logits.err_ratio"
 MIN_PROMPTS = 2
 
 
+class _Place(NamedTuple):
+    """One row of one section."""
+
+    section: str
+    row: int
+    position: int
+
+
 class _Errors(NamedTuple):
-    """Centred RMS errors of one prompt against the oracle, logits (nats)."""
+    """Centred RMS errors of one prompt's rows against the oracle, logits (nats)."""
 
     prompt: str
-    positions: NDArray[Any]
+    places: list[_Place]
     ref: NDArray[np.float64]
     cand: NDArray[np.float64]
 
@@ -38,7 +46,8 @@ class _Errors(NamedTuple):
 def logits_err_ratio(pair: Pair, levels: Levels) -> Measurement:
     """Geometric mean over prompts of RMS error of cand over RMS error of ref, against the oracle.
 
-    At 1 cand is as near to the truth as ref is. The error of a row is the root mean square
+    At 1 cand is as near to the truth as ref is. A prompt's error is the root mean square over its
+    prefill rows and, where captured, its decode rows. The error of a row is the root mean square
     over the vocabulary of the logit difference less its mean: every id counts alike, so the
     number is the arithmetic noise of the logits and steady from prompt to prompt. The
     same weighted by probability would be ``sqrt(2 KL)``, which the KL gates already hold.
@@ -100,25 +109,44 @@ def _measure(pair: Pair) -> list[_Errors] | Reason:
 
 
 def _errors(pair: Pair, oracle: Side, prompt: str) -> _Errors | Reason:
-    names = oracle.names(prompt) if prompt in oracle.prompts else ()
-    if not {FORCED, "logits.positions"} <= set(names):
-        return Reason(f"oracle '{oracle.label}' holds no logits of prompt {prompt}", "unlike")
-    positions = pair.ref.tensor(prompt, "logits.positions")
-    truth, at = oracle.tensor(prompt, FORCED), oracle.tensor(prompt, "logits.positions")
-    ref = pair.ref.tensor(prompt, FORCED)
-    cand = pair.cand.tensor(prompt, FORCED)
-    if truth.shape != ref.shape or at.shape != positions.shape or (at != positions).any():
-        why = f"oracle '{oracle.label}' prompt {prompt}: logits {truth.shape} at other positions"
-        return Reason(f"{why} than ref's {ref.shape}", "unlike")
-    bad = bad_logits(truth, ref)
-    if bad:
-        where = f"prompt {prompt} {FORCED}: {bad[0].text()}"
-        return Reason(f"oracle '{oracle.label}' and ref '{pair.ref.label}' {where}")
-    errors = _Errors(prompt, positions, centred_rms(truth, ref), centred_rms(truth, cand))
+    """Errors over the prompt's own tokens: prefill rows, then decode rows where captured."""
+    parts = []
+    for section, positions in ((FORCED, "logits.positions"), (DECODE, "decode.positions")):
+        if section == FORCED or section in pair.ref.names(prompt):
+            part = _section(pair, oracle, prompt, section, positions)
+            if isinstance(part, Reason):
+                return part
+            parts.append(part)
+    errors = _Errors(
+        prompt,
+        [place for part in parts for place in part.places],
+        np.concatenate([part.ref for part in parts]),
+        np.concatenate([part.cand for part in parts]),
+    )
     for side, rms in ((pair.ref, errors.ref_rms), (pair.cand, errors.cand_rms)):
         if not rms > 0:
             return Reason(f"{side.label} equals the oracle exactly on prompt {prompt}: no ratio")
     return errors
+
+
+def _section(
+    pair: Pair, oracle: Side, prompt: str, section: str, positions: str
+) -> _Errors | Reason:
+    names = oracle.names(prompt) if prompt in oracle.prompts else ()
+    if not {section, positions} <= set(names):
+        return Reason(f"oracle '{oracle.label}' holds no {section} of prompt {prompt}", "unlike")
+    truth, at = oracle.tensor(prompt, section), oracle.tensor(prompt, positions)
+    ref, wanted = pair.ref.tensor(prompt, section), pair.ref.tensor(prompt, positions)
+    if truth.shape != ref.shape or at.shape != wanted.shape or (at != wanted).any():
+        why = f"oracle '{oracle.label}' prompt {prompt}: {section} {truth.shape} at other positions"
+        return Reason(f"{why} than ref's {ref.shape}", "unlike")
+    bad = bad_logits(truth, ref)
+    if bad:
+        where = f"prompt {prompt} {section}: {bad[0].text()}"
+        return Reason(f"oracle '{oracle.label}' and ref '{pair.ref.label}' {where}")
+    cand = pair.cand.tensor(prompt, section)
+    places = [_Place(section, row, int(position)) for row, position in enumerate(at)]
+    return _Errors(prompt, places, centred_rms(truth, ref), centred_rms(truth, cand))
 
 
 def _worst(errors: list[_Errors]) -> Worst:
@@ -132,8 +160,8 @@ def _worst(errors: list[_Errors]) -> Worst:
     value, one, row = max(places, key=lambda place: place[0])
     return Worst(
         prompt=one.prompt,
-        position=int(one.positions[row]),
-        place=f"{FORCED} row {row}",
+        position=one.places[row].position,
+        place=f"{one.places[row].section} row {one.places[row].row}",
         value=value,
         detail=f"error of cand {one.cand[row]:.4g}, of ref {one.ref[row]:.4g}; of ref over the "
         f"prompt {one.ref_rms:.4g}, over the median prompt {usual:.4g} (logits, RMS)",

@@ -2,6 +2,7 @@
 
 import math
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -54,6 +55,16 @@ def test_a_near_tie_is_explained_up_to_the_limit(near_tie, unexplained):
 
     assert counts(found) == (unexplained, 1 - unexplained, 0, 0)
     assert found.value == unexplained
+
+
+def test_rows_as_captures_store_them():
+    """2, 1.75 and -inf are bfloat16 values: the near-tie limit itself is met exactly."""
+    ref = np.array([[2.0, 1.75, -math.inf]], dtype=ml_dtypes.bfloat16)
+    cand = np.array([[1.75, 2.0, -math.inf]], dtype=ml_dtypes.bfloat16)
+    found = greedy_unexplained(pair_of([([0], ref)], [([1], cand)], near_tie=0.25), LEVELS)
+
+    assert counts(found) == (0, 1, 0, 0)
+    assert found.breakdown["near_tie_rows"] == 1.0
 
 
 def test_ref_must_rate_the_ids_close():

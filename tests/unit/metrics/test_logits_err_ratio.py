@@ -77,6 +77,49 @@ def test_a_lucky_prompt_of_ref_is_not_held_against_cand():
     assert_measured(logits_err_ratio(pair, LEVELS).worst_value, 1.5, atol=0, rtol=1e-12)
 
 
+def with_decode(size, **oracle_changes):
+    """One prompt: prefill errors of 1 on both sides; the decode row errs by 1 in ref, ``size`` in cand."""
+    pair = triple([(1, 1)], [(1, 1)])
+    sides = []
+    for side, error in ((pair.ref, 1.0), (pair.cand, size), (pair.oracle, 0.0)):
+        assert side is not None
+        tensors = {name: side.tensor("p-0", name) for name in side.names("p-0")}
+        tensors["decode.logits"] = ORACLE[:1] + error * SHAPE[:1]
+        tensors["decode.positions"] = np.array([1], dtype=np.int32)
+        sides.append({"p-0": tensors})
+    sides[2]["p-0"] |= oracle_changes
+    for name in [name for name, value in sides[2]["p-0"].items() if value is None]:
+        del sides[2]["p-0"][name]
+    return make_pair(sides[0], sides[1], oracle=sides[2])
+
+
+def test_decode_rows_are_pooled_with_prefill_rows():
+    """Cand: squares 1, 1 and 49 over three rows: RMS sqrt 17; ref 1. Worst row 7."""
+    found = logits_err_ratio(with_decode(7.0), LEVELS)
+
+    assert_measured([found.value, found.worst_value], [math.sqrt(17), 7.0], atol=0, rtol=1e-12)
+    assert found.worst is not None
+    assert (found.worst.place, found.worst.position) == ("decode.logits row 0", 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"decode.logits": None}, "oracle 'oracle' holds no decode.logits of prompt p-0"),
+        (
+            {"decode.positions": np.array([0], dtype=np.int32)},
+            "decode.logits .* at other positions",
+        ),
+    ],
+    ids=["missing", "shifted"],
+)
+def test_an_oracle_whose_decode_rows_do_not_fit(changes, why):
+    found = logits_err_ratio(with_decode(1.0, **changes), LEVELS)
+
+    assert (found.value, found.undefined_kind) == (None, "unlike")
+    assert_why(found, why)
+
+
 def test_a_lucky_row_of_ref_is_not_held_against_cand():
     found = logits_err_ratio(triple([(1e-9, 1)], [(1, 1)]), LEVELS)
 
