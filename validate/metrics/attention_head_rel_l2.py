@@ -27,7 +27,8 @@ def attention_head_rel_l2(pair: Pair, _levels: Levels) -> Measurement:
         no row of a layer, or when a head of ref is all zero and cand's is not.
 
     Source:
-        Faults HD-01, HD-04, HD-05 of the public record are exact on all but some heads.
+        Public faults that are exact on all but some heads or rows: vllm-project/vllm#46997
+        (HD-01), fla-org/flash-linear-attention#1029 (HD-04), vllm-project/vllm-omni#5716 (HD-05).
     """
     return measure_heads(pair, metric="attention.head_rel_l2", unit="rel-L2", measure=_errors)
 

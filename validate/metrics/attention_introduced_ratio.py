@@ -34,7 +34,8 @@ def attention_introduced_ratio(pair: Pair, levels: Levels) -> Measurement:
         inputs, with non-finite tensors, or where ref's error is exactly 0.
 
     Source:
-        design.md, section 4, three-way comparison; formulas of the layer in ``validate.oracle``.
+        Formulas of the layer in ``validate.oracle``; a reference is itself judged against float64
+        because it may be the broken side, as in intel/intel-xpu-backend-for-triton#7458 (TV-12).
     """
     why = _why_undefined(pair, scan(pair))
     if why is not None:

@@ -32,8 +32,8 @@ def attention_lse_abs(pair: Pair, _levels: Levels) -> Measurement:
         when there are none.
 
     Source:
-        Faults LC-01 and LC-02 of the public record: random tensors at a long prefix hide them
-        from the output (rel-L2 0.0009 at 64K), the LSE shows them.
+        sgl-project/sglang#40903 (LC-01) and vllm-project/vllm#47079 (LC-02): random tensors at a
+        long prefix hide a wrong base from the output (rel-L2 0.0009 at 64K), the LSE shows it.
     """
     found = scan(pair)
     why = not_finite(found.bad, "lse")

@@ -24,7 +24,8 @@ def attention_nonfinite(pair: Pair, _levels: Levels) -> Measurement:
         no prompt holds such tensors.
 
     Source:
-        Faults TV-01 and HD-04 of the public record; numpy's ``assert_same_inf_values``.
+        NervanaSystems/ngraph#2028 and numpy/numpy#8145 (TV-01): NaN passes; numpy's
+        ``assert_same_inf_values`` for signs.
     """
     found, routes = scan(pair), routing(pair)
     bad = [finding for findings in found.bad.values() for finding in findings]

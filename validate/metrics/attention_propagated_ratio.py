@@ -33,7 +33,7 @@ def attention_propagated_ratio(pair: Pair, levels: Levels) -> Measurement:
         of all rows apart, or where ref's error is exactly 0.
 
     Source:
-        design.md, section 4, three-way comparison.
+        As ``attention_introduced_ratio``, with the oracle's full run for the truth.
     """
     if pair.oracle is None:
         return undefined(

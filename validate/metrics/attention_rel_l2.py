@@ -23,8 +23,8 @@ def attention_rel_l2(pair: Pair, levels: Levels) -> Measurement:
         ties set more than half of all rows apart, or when ref is all zero where cand is not.
 
     Source:
-        ``rms_ratio`` of the glossary, as fla's ``get_err_ratio``; pooled by prompt because
-        rows of one prompt are not independent.
+        ``get_err_ratio`` of fla-org/flash-linear-attention, pooled by prompt because rows of one
+        prompt are not independent.
     """
     return measure_bulk(
         pair,

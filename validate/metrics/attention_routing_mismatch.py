@@ -28,8 +28,9 @@ def attention_routing_mismatch(pair: Pair, _levels: Levels) -> Measurement:
         sets. Undefined when a score or weight holds NaN or infinities, or without routers.
 
     Source:
-        Rule K13 of the public record (TV-15: a recall threshold passes real mis-routing); fault
-        MO-01 changes sets while the weights of common experts stay exact.
+        tenstorrent/tt-metal#51009 (TV-15): a recall threshold passes real mis-routing;
+        sgl-project/sglang#31213 (MO-01): sets change while the weights of common experts stay
+        exact.
     """
     found = routing(pair)
     flips = found.flips

@@ -26,8 +26,8 @@ def attention_routing_weight(pair: Pair, _levels: Levels) -> Measurement:
         weight holds NaN or infinities, without routers, or when no token has the same set.
 
     Source:
-        Faults MO-07 and MO-09 of the public record: renormalisation or scaling applied 0, 1
-        or 2 times leaves the ids right.
+        flashinfer-ai/flashinfer#2889 (MO-07) and sgl-project/sglang#8511 (MO-09): renormalisation
+        or scaling applied 0, 1 or 2 times leaves the ids right.
     """
     found = routing(pair)
     flips = found.flips

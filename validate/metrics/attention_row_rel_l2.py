@@ -33,8 +33,7 @@ def attention_row_rel_l2(pair: Pair, _levels: Levels) -> Measurement:
         row of a layer, or when ref is all zero and cand is not.
 
     Source:
-        A global ratio cannot see one lost row: its share of the energy is 1/N (style.md, silent
-        pass 15).
+        Arithmetic: a global ratio cannot see one lost row of N, whose share of the energy is 1/N.
     """
     found = scan(pair)
     layers = {**found.outputs, **found.hiddens}

@@ -24,8 +24,8 @@ def attention_scale(pair: Pair, _levels: Levels) -> Measurement:
         layer and head. Undefined as ``attention_head_rel_l2``.
 
     Source:
-        Normal equation of one-parameter least squares. Faults QU-01, QU-03, MO-09 and TV-02 of
-        the public record keep a cosine of 0.98 or more.
+        Normal equation of one-parameter least squares. kendryte/nncase#1110 (TV-02) and
+        vllm-project/vllm#45562 (QU-01) keep a cosine of 1.
     """
     return measure_heads(pair, metric="attention.scale", unit="|alpha - 1|", measure=_scale)
 

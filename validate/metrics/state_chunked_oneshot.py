@@ -23,7 +23,7 @@ def state_chunked_oneshot(pair: Pair, _levels: Levels) -> Measurement:
         both states.
 
     Source:
-        Check K2 of the public record, chunked against one-shot: faults at a chunk boundary
-        (LA-01 reads the state transposed there, LC-01 merges with the wrong base).
+        vllm-project/vllm#41292 (LA-01): the state is read transposed at a chunk boundary;
+        sgl-project/sglang#35045 (LC-01): parts are merged with the wrong base.
     """
     return measure_inside(pair, "chunked", metric="state.chunked_oneshot")

@@ -23,8 +23,8 @@ def state_conv_rel_l2(pair: Pair, _levels: Levels) -> Measurement:
         when there are none, or when all of a state is zero in ref and not in cand.
 
     Source:
-        Check K9 of the public record: the last inputs of a kernel-4 convolution, shifted by
-        one, read as the wrong taps.
+        The state of a kernel-4 convolution is its last three inputs; shifted by one they read as
+        the wrong taps.
     """
     return measure_across(
         pair, "conv", metric="state.conv_rel_l2", n_of="taps over prompts, layers and ways"

@@ -24,8 +24,8 @@ def state_kda_rel_l2(pair: Pair, _levels: Levels) -> Measurement:
         are none, or when all of a state is zero in ref and not in cand.
 
     Source:
-        Check K9 of the public record; serving kernels store the state value-first, so a wrong
-        flag reads it transposed (facts on KDA, ATOM).
+        vllm-project/vllm#41292 (LA-01): serving kernels store the state value-first, so a wrong
+        flag reads it transposed, with equal shape and norm.
     """
     return measure_across(
         pair,

@@ -23,7 +23,7 @@ def state_kv_rel_l2(pair: Pair, _levels: Levels) -> Measurement:
         none, or when all of a cache is zero in ref and not in cand.
 
     Source:
-        Check K9 of the public record (HD-06: the cache of the prompt was never handed over).
+        vllm-project/vllm#52516 (HD-06): the cache of the prompt was not handed over.
     """
     return measure_across(
         pair, "kv", metric="state.kv_rel_l2", n_of="caches over prompts, layers and ways"

@@ -23,7 +23,7 @@ def state_nonfinite(pair: Pair, _levels: Levels) -> Measurement:
         prompt holds states.
 
     Source:
-        Fault TV-01 of the public record; unused slots read as state (LA-02, LA-13).
+        sgl-project/sglang#30862 (LA-02): slots that were never written are read as state.
     """
     found = state_scan(pair)
     bad = [finding for findings in found.bad.values() for finding in findings]

@@ -23,6 +23,6 @@ def state_prefill_decode(pair: Pair, _levels: Levels) -> Measurement:
         both states.
 
     Source:
-        Check K2 of the public record, decode against prefill: fault HD-08 is decode-only.
+        sgl-project/sglang#19324 (HD-08): a decode kernel is lossy where prefill is good.
     """
     return measure_inside(pair, "decode", metric="state.prefill_decode")
