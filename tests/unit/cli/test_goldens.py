@@ -1,0 +1,215 @@
+"""``golden``: recorded beside the old and swapped in, verified by a sample, calibrated by rules."""
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.captures import make_header, make_prompt, write_capture
+from tests.fakes import FakeSide
+from tests.unit.run.made import gate, run, side
+from validate.capture.goldens import backend_digest, read_verified, stale_reason, write_verified
+from validate.capture.project import Project, load_project
+from validate.cli import main
+from validate.cli.verify import choose_sample, gate_problem, tensor_problems
+from validate.errors import CaptureError
+from validate.schema import Prompt
+
+ROOT = Path(__file__).parents[3]
+BACKEND = "validate.capture.backends.torch_model"
+PROMPTS = [make_prompt(n) for n in range(3)]
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    (tmp_path / "validate.toml").write_text((ROOT / "validate.toml").read_text("utf-8"), "utf-8")
+    (tmp_path / "suites" / "prompts").mkdir(parents=True)
+    suite = (ROOT / "suites" / "default.toml").read_text("utf-8")
+    (tmp_path / "suites" / "default.toml").write_text(suite, "utf-8")
+    lines = "".join(prompt.model_dump_json() + "\n" for prompt in PROMPTS)
+    (tmp_path / "suites" / "prompts" / "default.jsonl").write_text(lines, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return load_project(tmp_path / "validate.toml")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """A torch backend that writes small captures and can be told to fail."""
+    seen: list[dict[str, Any]] = []
+    fake = types.ModuleType(BACKEND)
+
+    def record(**arguments: Any) -> None:
+        seen.append(arguments)
+        if arguments["target"] == FAILING.get("target"):
+            raise CaptureError(FAILING["target"])
+        header = make_header(arguments["prompts"], target=arguments["target"])
+        write_capture(arguments["out"], arguments["prompts"], header=header)
+
+    fake.record = record  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, BACKEND, fake)
+    FAILING.clear()
+    return seen
+
+
+FAILING: dict[str, str] = {}
+
+
+def test_recording_follows_the_recipe_and_notes_today_s_source(
+    calls: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], project: Project
+) -> None:
+    assert main(["golden", "record", "cuda-repeat", "--device", "cpu"]) == 0
+
+    folder = project.folder("cuda-repeat")
+    assert capsys.readouterr().out == f"{folder}\n"
+    call = calls[0]
+    assert (call["path"], call["target"], call["device"]) == ("reference", "cuda-repeat", "cpu")
+    recipe = project.targets["cuda-repeat"].recipe
+    assert recipe is not None
+    assert call["options"] == recipe.options
+    note = read_verified(folder)
+    assert note is not None
+    assert (note.how, note.source_digest, note.hardware) == (
+        "recorded",
+        backend_digest("torch"),
+        "Test CPU",
+    )
+    assert stale_reason("cuda-repeat", folder) is None
+    assert [path.name for path in folder.parent.iterdir()] == ["cuda-repeat"]
+
+
+def test_card_that_is_not_here_is_refused_before_anything_is_recorded(
+    calls: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["golden", "record"]) == 2
+    said = capsys.readouterr().err
+    assert "device 'cuda': torch" in said
+    assert "--device cpu" in said
+    assert calls == []
+
+
+def test_unknown_golden_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["golden", "record", "cuda-repaet"]) == 2
+    assert "'cuda-repaet' is no golden with a recipe; did you mean 'cuda-repeat'?" in (
+        capsys.readouterr().err
+    )
+    assert main(["golden", "verify", "rocm"]) == 2
+
+
+def test_old_golden_stays_until_the_new_one_is_whole(
+    calls: list[dict[str, Any]], project: Project
+) -> None:
+    main(["golden", "record", "cuda", "--device", "cpu"])
+    before = (project.folder("cuda") / "manifest.json").read_bytes()
+    FAILING["target"] = "cuda"
+
+    assert main(["golden", "record", "cuda", "--device", "cpu"]) == 4
+
+    assert (project.folder("cuda") / "manifest.json").read_bytes() == before
+
+
+def test_recording_begins_anew_unless_it_is_resumed(
+    calls: list[dict[str, Any]], project: Project
+) -> None:
+    partial = project.folder("cuda").with_name(".cuda.partial")
+    partial.mkdir(parents=True)
+    (partial / "old").write_text("", "utf-8")
+
+    main(["golden", "record", "cuda", "--device", "cpu"])
+
+    assert not (project.folder("cuda") / "old").exists()
+    main(["golden", "record", "cuda", "--device", "cpu", "--resume"])
+    assert [call["resume"] for call in calls] == [False, True]
+
+
+def test_sample_has_the_shortest_tagged_prompts_and_others_of_every_length() -> None:
+    prompts = {
+        f"p-{n:02d}": Prompt(
+            id=f"p-{n:02d}",
+            token_ids=(1,) * (n + 1),
+            prompt_length=1,
+            tags=("tensors",) if n in {3, 10, 20, 30} else (),
+        )
+        for n in range(40)
+    }
+
+    sample = choose_sample(prompts)
+
+    assert {"p-03", "p-10", "p-20"} <= set(sample)
+    assert "p-30" not in sample
+    assert len(sample) == 9
+    assert sample == tuple(sorted(sample))
+    assert choose_sample({"p-00": prompts["p-00"]}) == ("p-00",)
+
+
+@pytest.mark.parametrize(
+    ("off", "name", "same_card", "said"),
+    [
+        (0.05, "logits.kl_p90", True, None),
+        (0.5, "state.kda_rel_l2", False, None),
+        (0.5, "state.kda_rel_l2", True, "state.kda_rel_l2: 0.5 is above the noise floor 0.1"),
+        (3.0, "state.kda_rel_l2", False, "state.kda_rel_l2: "),
+        (0.95, "logits.kl_p90", False, None),
+    ],
+)
+def test_gate_speaks_against_the_source_beyond_limit_or_floor(
+    off: float, name: str, same_card: bool, said: str | None
+) -> None:
+    found = gate_problem(gate(run(side("cuda-again", off)), name), same_card=same_card)
+
+    assert (found is None) == (said is None), found
+    assert said is None or str(found).startswith(said)
+
+
+def test_gate_that_measured_nothing_speaks_against_the_source() -> None:
+    open_gate = gate(run(side("cuda-again", 0.1), oracle=None), "yardstick.ref_error")
+
+    assert open_gate.outcome == "INCONCLUSIVE"
+    assert gate_problem(open_gate, same_card=False) == (f"yardstick.ref_error: {open_gate.reason}")
+
+
+def oracle_side(**tensors: Any) -> FakeSide:
+    held = {"logits": np.ones((2, 3), np.float32), "ids": np.zeros(2, np.int32)} | tensors
+    return FakeSide("oracle", {"p-0": held}, streams={"p-0": (1, 2)})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, []),
+        ({"logits": np.full((2, 3), 1 + 1e-7, np.float32)}, []),
+        ({"logits": np.full((2, 3), 1.001, np.float32)}, ["p-0/logits: differs by"]),
+        ({"logits": np.full((2, 3), np.nan, np.float32)}, ["p-0/logits: differs by nan"]),
+        ({"logits": np.ones((3, 2), np.float32)}, ["p-0/logits: another shape or dtype"]),
+        ({"ids": np.ones(2, np.int32)}, ["p-0/ids: other values"]),
+        ({"weights": np.ones((2, 1), np.float32)}, ["p-0: other tensors"]),
+    ],
+)
+def test_oracle_run_again_must_give_the_same_numbers(
+    change: dict[str, Any], said: list[str]
+) -> None:
+    found = list(tensor_problems(oracle_side(), oracle_side(**change)))
+
+    assert len(found) == len(said)
+    for problem, start in zip(found, said, strict=True):
+        assert problem.startswith(start)
+
+
+def test_calibration_refuses_a_path_that_runs_here(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["golden", "calibrate", "--ref", "reference"]) == 2
+    assert "--ref reference: it runs here" in capsys.readouterr().err
+
+
+def test_calibration_refuses_stale_goldens(
+    calls: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], project: Project
+) -> None:
+    main(["golden", "record", "cuda", "--device", "cpu"])
+    folder = project.folder("cuda")
+    note = read_verified(folder)
+    assert note is not None
+    write_verified(folder, note.model_copy(update={"source_digest": "ab" * 32}))
+
+    assert main(["golden", "calibrate"]) == 4
+    assert "is stale" in capsys.readouterr().err
