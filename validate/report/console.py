@@ -162,7 +162,7 @@ def _failure(gate: GateReport, report: Report) -> list[str]:
     told += [f"  {key}: {mark(text, report)}" for key, text in lines if text]
     told.append(f"  rerun: {mark(gate.rerun, report, comment='#')}")
     worst = None if gate.measurement is None else gate.measurement.worst
-    if worst is not None and worst.prompt is not None:
+    if worst is not None and worst.prompt is not None and " --prompt " not in gate.rerun:
         look = f"{gate.rerun} --prompt {shlex.quote(worst.prompt)}"
         told.append(f"  look : {mark(look, report, comment='#')}")
     return told

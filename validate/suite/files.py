@@ -76,7 +76,7 @@ def load_suite(path: Path, *, known: Collection[str] | None = None) -> Suite:
         problem = text.at(text.line(r"gates"), "the suite lists no gates, so it could only pass")
         raise SuiteError(problem)
     try:
-        suite = Suite.model_validate({**raw, "path": str(path)})
+        suite = Suite.model_validate({**raw, "path": text.label})
     except ValidationError as error:
         told = [_suite_problem(text, raw, item) for item in error.errors()]
         raise SuiteError(listed(told)) from error
@@ -128,8 +128,9 @@ def load_limits(path: Path, *, known: Collection[str] | None = None) -> Limits:
     """
     names = _limit_names(known)
     found, lines = _load_tables(path, LimitEntry, lambda key: _check_limit_key(key, names))
-    entries = {key: _limit(f"{path}#{key}", entry) for key, entry in found.items()}
-    return Limits(path=str(path), entries=entries, lines=lines)
+    label = _label(path)
+    entries = {key: _limit(f"{label}#{key}", entry) for key, entry in found.items()}
+    return Limits(path=label, entries=entries, lines=lines)
 
 
 def load_rules(path: Path, *, known: Collection[str] | None = None) -> dict[str, CleanRule]:
@@ -249,6 +250,13 @@ def _limit(pointer: str, entry: LimitEntry) -> Limit:
     )
 
 
+def _label(path: Path) -> str:
+    """The file as reports and messages name it: below the working directory where it lies there."""
+    here = Path.cwd()
+    inside = path.is_absolute() and path.is_relative_to(here)
+    return str(path.relative_to(here) if inside else path)
+
+
 def _content(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -263,11 +271,11 @@ def _content(path: Path) -> str:
 def _read(path: Path) -> tuple[_Text, dict[str, Any]]:
     content = _content(path)
     try:
-        return _Text(str(path), content.splitlines()), tomllib.loads(content)
+        return _Text(_label(path), content.splitlines()), tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"at line (\d+)", str(error))
         line = int(place.group(1)) if place else len(content.splitlines())
-        msg = f"{path}:{line}: not valid TOML: {error}"
+        msg = f"{_label(path)}:{line}: not valid TOML: {error}"
         raise SuiteError(msg) from error
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.run.made import GATES, entry, limits, repeats, run, side, suite
-from tests.unit.run.test_compare import BUDGET, fp8
+from tests.unit.run.test_deviations import BUDGET, fp8
 from validate.errors import InputError
 from validate.report import (
     render_console,

@@ -59,6 +59,18 @@ def test_a_good_suite_is_read(tmp_path):
     assert suite.gate("logits.none") is None
 
 
+def test_files_below_the_working_directory_are_named_from_there(tmp_path, monkeypatch):
+    """A report made in a clone reads the same in every clone."""
+    path = written(tmp_path, "")
+    monkeypatch.chdir(tmp_path)
+    inside = load_suite(path, known=KNOWN).path
+    monkeypatch.chdir(ROOT)
+
+    assert inside == "x.toml"
+    assert load_suite(path, known=KNOWN).path == str(path)
+    assert load_suite(Path("suites/default.toml")).path == "suites/default.toml"
+
+
 def test_a_gate_may_borrow_metric_and_limit(tmp_path):
     """The reference's own error is a metric under another gate's name."""
     suite = load_suite(written(tmp_path, ""), known=KNOWN)
