@@ -203,7 +203,7 @@ TENSOR_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("read again for each metric", STATES, 'return pair.once("state.scan", lambda: _scan(pair))', "return _scan(pair)"),
         Mutant("undefined as 0", NO, "value=None", "value=0.0"),
     ],
-    "test_three_way": [
+    "test_introduced_ratio": [
         Mutant("ratio upside down", WAYS, "value=geometric_ratio(numbers[:, 1], numbers[:, 0]),\n        unit", "value=geometric_ratio(numbers[:, 0], numbers[:, 1]),\n        unit"),
         Mutant("arithmetic mean of ratios", WAYS, "value=geometric_ratio(numbers[:, 1], numbers[:, 0]),\n        unit", "value=float((numbers[:, 1] / numbers[:, 0]).mean()),\n        unit"),
         Mutant("no interval", WAYS, "interval=ratio_limits(numbers[:, 1], numbers[:, 0], levels=levels)", "interval=None"),
@@ -225,6 +225,11 @@ TENSOR_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("no weights, no matter", "metrics.attention_introduced_ratio", "if pair.weights is None or pair.config is None:", "if False:"),
         Mutant("non-finite inputs let through", "metrics.attention_introduced_ratio", 'if ".attn." in one.name]', "if False]"),
         Mutant("missing inputs let through", "metrics.attention_introduced_ratio", "if needed not in names:", "if False:"),
+        Mutant("undefined as 0", NO, "value=None", "value=0.0"),
+    ],
+    "test_propagated_ratio": [
+        Mutant("ratio upside down", WAYS, "value=geometric_ratio(numbers[:, 1], numbers[:, 0]),\n        unit", "value=geometric_ratio(numbers[:, 0], numbers[:, 1]),\n        unit"),
+        Mutant("best for worst unit", WAYS, "top = int(np.argmax(ratios))", "top = int(np.argmin(ratios))"),
         Mutant("ties with the oracle count", PASS, "step.positions, oracle=True)", "step.positions)"),
         Mutant("ties with the oracle not found", ROUTES, 'both[(both == NEVER) & (gap <= route_gap)] = layer', "pass"),
         Mutant("half is not looked at", NO, "if not 2 * away > rows:", "if True:"),
