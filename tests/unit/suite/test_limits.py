@@ -15,10 +15,12 @@ from validate.suite import (
     limits_digest,
     load_limits,
     load_rules,
+    load_suite,
     narrower,
     select_gates,
 )
 
+ROOT = Path(__file__).parents[3]
 KNOWN = ("logits.kl_p90", "logits.err_ratio", "logits.top1_flips", "state.kda_rel_l2")
 TEXT = """\
 schema_version = 1
@@ -325,3 +327,17 @@ def test_rules_are_read(tmp_path):
     path.write_text(path.read_text().replace("logits.kl_p90", "logits.kl"))
     with pytest.raises(SuiteError, match=r":2: \[logits.kl\] names no metric"):
         load_rules(path, known=KNOWN)
+
+
+def test_shipped_limits_and_rules_cover_the_shipped_suites():
+    """Every gate has its limit and its rule, every rule a gate."""
+    limits = load_limits(ROOT / "golden/tolerances.toml")
+    rules = load_rules(ROOT / "golden/calibration.toml")
+    suite = load_suite(ROOT / "suites/default.toml")
+    needed = {gate.limit_key for gate in suite.gates if gate.kind != "exact"}
+
+    check_limits(suite, limits, dtype="bfloat16")
+    assert set(rules) == needed | {"near_tie", "route_gap"}
+    noisy = [gate.limit_key for gate in suite.gates if gate.kind == "noise_ratio"]
+    assert all(limits.entries[f"{key}.bfloat16"].roundoff for key in noisy)
+    assert all(limit.basis for limit in limits.entries.values())
