@@ -1,7 +1,7 @@
 """A Kimi-K3-shaped PyTorch model with a reference path and an emulated ROCm path."""
 
 from validate.models.configs import KIMI_K3, load_config
-from validate.models.generate import GreedyStreams, decode_forced, greedy, prefill
+from validate.models.generate import GreedyStreams, decode_forced, greedy, prefill, right_padded
 from validate.models.model import State, empty_state, forward
 from validate.models.options import DTYPES, FAULTS, PathOptions
 from validate.models.trace import SILENT, Silent, Trace
@@ -25,6 +25,7 @@ __all__ = [
     "load_config",
     "load_weights",
     "prefill",
+    "right_padded",
     "save_weights",
     "weight_shapes",
 ]

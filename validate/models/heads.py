@@ -16,7 +16,7 @@ __all__ = ["ACCEPTED_HEADS", "PadRule", "accepted", "pad_heads", "padded_count",
 
 PadRule = Literal["zero", "tile", "repeat"]
 
-ACCEPTED_HEADS = frozenset({4, 8, *range(16, 129, 16)})
+ACCEPTED_HEADS: frozenset[int] = frozenset({4, 8, *range(16, 129, 16)})
 """Head counts of AITER's ``mla_decode_fwd`` as sglang asserts them (sglang#36356)."""
 
 

@@ -1,6 +1,6 @@
 """Kimi Delta Attention: short convolution, lower-bound gate, chunked prefill, recurrent decode."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -102,6 +102,9 @@ def scan_chunks(transition: Tensor, update: Tensor, state: Tensor) -> tuple[Tens
     return torch.stack(before, dim=2), state
 
 
+Scan = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
 def _inverse_unit_lower(strict: Tensor) -> Tensor:
     """``(I + A)^-1`` for strictly lower A of size <= 16: (I-A)(I+A^2)(I+A^4)(I+A^8), exact."""
     eye = torch.eye(strict.shape[-1], dtype=strict.dtype, device=strict.device)
@@ -113,7 +116,9 @@ def _inverse_unit_lower(strict: Tensor) -> Tensor:
     return inverse
 
 
-def chunk_delta_rule(inputs: KdaInputs, state: Tensor, *, chunk: int) -> tuple[Tensor, Tensor]:
+def chunk_delta_rule(
+    inputs: KdaInputs, state: Tensor, *, chunk: int, scan: Scan = scan_chunks
+) -> tuple[Tensor, Tensor]:
     """The same recurrence chunk by chunk (UT transform), for prefill.
 
     With G the running sum of log decays inside a chunk and U the corrected
@@ -126,6 +131,7 @@ def chunk_delta_rule(inputs: KdaInputs, state: Tensor, *, chunk: int) -> tuple[T
         inputs: any number of tokens; padding tokens carry beta 0 and decay 0.
         state: (batch, heads, key, value).
         chunk: tokens per chunk, at most 16.
+        scan: how states pass from chunk to chunk (training fuses it into one op).
 
     Returns:
         Outputs (batch, heads, tokens, value) and the state after the last token.
@@ -149,14 +155,14 @@ def chunk_delta_rule(inputs: KdaInputs, state: Tensor, *, chunk: int) -> tuple[T
     from_values, from_state = solve @ v, solve @ k_plus
     k_end = (k * (last - total).exp()).mT
     transition = torch.diag_embed(last.squeeze(-2).exp()) - k_end @ from_state
-    before, state = scan_chunks(transition, k_end @ from_values, state)
+    before, state = scan(transition, k_end @ from_values, state)
     corrected = from_values - from_state @ before
     out = q_plus @ before + (q_rise @ k_fall.mT).tril() @ corrected
     return out.flatten(2, 3)[:, :, :tokens], state
 
 
 def _heads_first(x: Tensor, heads: int) -> Tensor:
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return x.view(*x.shape[:-1], heads, -1).transpose(1, 2)
 
 
 def kda_inputs(

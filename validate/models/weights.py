@@ -110,7 +110,7 @@ def _initial(name: str, shape: tuple[int, ...], rng: torch.Generator, depth: int
         scale = 1.0
     elif name.endswith((".o.weight", "down.weight", "experts.down", "moe.up.weight")):
         scale *= (2 * depth) ** -0.5
-    return torch.randn(shape, generator=rng) * scale
+    return torch.randn(shape, generator=rng).mul(scale)
 
 
 def initialise(

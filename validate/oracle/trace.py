@@ -83,7 +83,13 @@ def run_prompt(
         first = len(ids) // 2
         steps = decoded[1:] if first > 0 else decoded
         tensors |= _mode_tensors("prefill", [oneshot], range(len(ids)))
-        tensors |= _router_tensors(oneshot)
+        tensors |= _router_tensors("prefill", [oneshot])
+        tensors |= _router_tensors("decode", steps)
+        if first > 0:
+            tensors |= {
+                f"decode.prefix.attn.{layer}.in": _f32(trace.attn_in, "rows", "hidden")
+                for layer, trace in enumerate(decoded[0].layers)
+            }
         tensors |= _mode_tensors("decode", steps, range(first, len(ids)))
         final = np.concatenate([step.final for step in steps])
         tensors["decode.logits"] = _f32(logits_of(final, weights), "rows", "vocab")
@@ -132,15 +138,20 @@ def _mode_tensors(
     return tensors
 
 
-def _router_tensors(prefill: Forward) -> dict[str, NamedAxes]:
-    tensors = {}
-    for layer, trace in enumerate(prefill.layers):
-        if trace.routing is None:
+def _router_tensors(mode: str, pieces: Sequence[Forward]) -> dict[str, NamedAxes]:
+    """Selection scores, chosen experts and their weights of every layer that routes."""
+    tensors: dict[str, NamedAxes] = {}
+    for layer, first in enumerate(pieces[0].layers):
+        if first.routing is None:
             continue
-        at = f"prefill.router.{layer}"
-        tensors[f"{at}.scores"] = _f32(trace.routing.scores, "rows", "experts")
-        tensors[f"{at}.ids"] = NamedAxes(trace.routing.ids, ("rows", "choice"))
-        tensors[f"{at}.weights"] = _f32(trace.routing.weights, "rows", "choice")
+        found = [r for piece in pieces if (r := piece.layers[layer].routing) is not None]
+        at = f"{mode}.router.{layer}"
+        tensors[f"{at}.scores"] = _f32(np.concatenate([r.scores for r in found]), "rows", "experts")
+        ids = np.concatenate([r.ids for r in found])
+        tensors[f"{at}.ids"] = NamedAxes(ids, ("rows", "choice"))
+        tensors[f"{at}.weights"] = _f32(
+            np.concatenate([r.weights for r in found]), "rows", "choice"
+        )
     return tensors
 
 

@@ -1,0 +1,120 @@
+"""Build `default.jsonl`: `python suites/prompts/build.py --text build/text` (see the recipe's text.py).
+
+Every prompt is a begin mark and bytes. `tensors` prompts are short, at lengths
+around the chunk of 8 and the KDA chunk of 16; the others cover text of books
+that training never saw, tasks with checkable answers, unicode, chunk boundary
+lengths and long recall. The continuation that follows each prompt is forced,
+so that logits are scored on it.
+"""
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "golden/k3-nano/recipe"))
+
+import rows
+import tasks
+
+BOS, SEED = 256, 20_260_730
+INSIDE = (1, 2, 3, 7, 8, 9, 15, 16, 17)
+"""Tokens of the prompts whose tensors are captured, begin mark included."""
+WITH_STATE = (9, 16, 17)
+BOUNDARY = (31, 32, 33, 63, 64, 65)
+UNICODE = (
+    "naïve café, Zürich – 12 °C",
+    "Привет, мир: 3 × 4",
+    "日本語のテスト",
+    "emoji 🙂 and ∑ᵢ xᵢ ≤ ∞",
+)
+
+
+def prompt(
+    name: str, head: str | bytes, forced: str | bytes, tags: tuple[str, ...], stride: int = 1
+) -> dict:
+    """One record of the prompt set."""
+    first, rest = (t if isinstance(t, bytes) else t.encode() for t in (head, forced))
+    return {
+        "id": name,
+        "token_ids": [BOS, *first, *rest],
+        "prompt_length": 1 + len(first),
+        "tags": list(tags),
+        "score_stride": stride,
+    }
+
+
+def inside(filler: rows.Filler) -> Iterator[dict]:
+    """Short prompts that are looked inside of."""
+    for n in INSIDE:
+        text = filler.raw(n - 1)
+        tags = ("tensors", "state", "text") if n in WITH_STATE else ("tensors", "text")
+        head = (n + 1) // 2
+        yield prompt(f"inside-{n:02d}", text[: max(head - 1, 0)], text[max(head - 1, 0) :], tags)
+
+
+def answered(rng: random.Random, filler: rows.Filler) -> Iterator[dict]:
+    """Tasks with their right answers forced."""
+    kinds = {
+        "add2": (4, lambda: tasks.addition(rng, digits=2, held_out=True)),
+        "add3": (4, lambda: tasks.addition(rng, digits=3, held_out=True)),
+        "copy": (6, lambda: tasks.copying(rng, length=16)),
+        "sort": (4, lambda: tasks.sorting(rng)),
+        "brackets": (4, lambda: tasks.brackets(rng)),
+        "recall-64": (4, lambda: tasks.recall(rng, filler, distance=64)),
+    }
+    for name, (count, make) in kinds.items():
+        for i in range(count):
+            question = make()
+            yield prompt(
+                f"{name}-{i}",
+                question.ask,
+                question.answer,
+                (name.split("-")[0].rstrip("23"), "task"),
+            )
+    for i in range(3):
+        question = tasks.recall(rng, filler, distance=384)
+        yield prompt(
+            f"recall-384-{i}", question.ask, question.answer, ("recall", "task", "long"), 16
+        )
+
+
+def texts(filler: rows.Filler) -> Iterator[dict]:
+    """Held-out text, unicode and boundary lengths."""
+    for i in range(16):
+        data = filler.raw(48)
+        yield prompt(f"text-{i:02d}", data[:32], data[32:], ("text",))
+    for i, text in enumerate(UNICODE):
+        data = text.encode()
+        yield prompt(f"unicode-{i}", data[:-8], data[-8:], ("unicode",))
+    for n in BOUNDARY:
+        data = filler.raw(n - 1)
+        yield prompt(f"boundary-{n}", data[:-8], data[-8:], ("text", "boundary"), 2)
+
+
+def main() -> None:
+    """Write the prompt set."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--text", type=Path, required=True)
+    args = parser.parse_args()
+    rng = random.Random(SEED)
+    filler = rows.Filler((args.text / "heldout-books.bin").read_bytes(), rng)
+    made = [*inside(filler), *answered(rng, filler), *texts(filler)]
+    path = Path(__file__).with_name("default.jsonl")
+    path.write_text("".join(json.dumps(p) + "\n" for p in made))
+    scored = sum(
+        sum(
+            1
+            for q in range(len(p["token_ids"]))
+            if q % p["score_stride"] == 0 or q >= len(p["token_ids"]) - 16
+        )
+        for p in made
+    )
+    print(len(made), "prompts", sum(len(p["token_ids"]) for p in made), "tokens", scored, "scored")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""One batch of prompts through the torch model: everything a capture keeps of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor as TorchTensor
+
+from validate.capture.format import Tensor
+from validate.models import (
+    PathOptions,
+    State,
+    Trace,
+    decode_forced,
+    empty_state,
+    forward,
+    greedy,
+    prefill,
+    right_padded,
+)
+from validate.schema import ModelConfig, Prompt, Stream
+
+__all__ = ["STREAM_TOKENS", "BatchRow", "Runner", "run_batch"]
+
+STREAM_TOKENS = 16
+"""Length of every greedy stream; no token stops it."""
+
+Axes = tuple[str, ...]
+_AXES: tuple[tuple[str, Axes], ...] = (
+    (".in", ("rows", "hidden")),
+    (".out", ("rows", "heads", "value")),
+    (".lse", ("rows", "heads")),
+    (".scores", ("rows", "experts")),
+    (".ids", ("rows", "choice")),
+    (".weights", ("rows", "choice")),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """One path on one device."""
+
+    weights: Mapping[str, TorchTensor]
+    config: ModelConfig
+    options: PathOptions
+    device: str
+    chunk: int
+    """Tokens a prefill pass takes at most; 0 for the whole prompt."""
+    state_chunk: int
+    """Tokens a pass of the ``chunked`` state capture takes."""
+    trace: Trace
+
+    def prefill(
+        self, rows: Sequence[Sequence[int]], *, chunk: int | None = None
+    ) -> tuple[TorchTensor, State]:
+        """Prefill ragged rows, ``chunk`` tokens a pass (default: the runner's)."""
+        return prefill(
+            self.weights,
+            rows,
+            config=self.config,
+            options=self.options,
+            device=self.device,
+            chunk=self.chunk if chunk is None else chunk,
+            trace=self.trace,
+        )
+
+    def decode(self, rows: Sequence[Sequence[int]], state: State) -> tuple[TorchTensor, State]:
+        """Feed given tokens one at a time."""
+        return decode_forced(
+            self.weights,
+            rows,
+            state,
+            config=self.config,
+            options=self.options,
+            device=self.device,
+            trace=self.trace,
+        )
+
+    @torch.inference_mode()
+    def after_halves(self, tokens: Sequence[Sequence[int]], halves: Sequence[int]) -> State:
+        """State after the first ``halves[b]`` tokens of each row; none where it is 0."""
+        state = empty_state(self.config, self.options, batch=len(tokens), device=self.device)
+        if not any(halves):
+            return state
+        heads = [t[: max(h, 1)] for t, h in zip(tokens, halves, strict=True)]
+        ids, _ = right_padded(heads, device=self.device)
+        _, state = forward(
+            self.weights,
+            ids,
+            config=self.config,
+            options=self.options,
+            state=state,
+            lengths=torch.tensor(list(halves), device=self.device),
+            trace=self.trace,
+        )
+        return state
+
+
+class BatchRow(NamedTuple):
+    """What one prompt of a batch gives the writer."""
+
+    prompt: Prompt
+    tensors: dict[str, Tensor]
+    stream: Stream
+
+
+def run_batch(runner: Runner, prompts: Sequence[Prompt]) -> list[BatchRow]:
+    """Teacher-forced logits, greedy streams and, for prompts tagged ``tensors``, the inside.
+
+    Prompts of one batch are either all tagged or none.
+    """
+    runner.trace.wants = lambda _: False
+    logits, _ = runner.prefill([p.token_ids for p in prompts])
+    tensors = [_scored(p, logits[row]) for row, p in enumerate(prompts)]
+    streams = _streams(runner, prompts, tensors)
+    if "tensors" in prompts[0].tags:
+        _inside(runner, prompts, tensors)
+    return [BatchRow(p, t, s) for p, t, s in zip(prompts, tensors, streams, strict=True)]
+
+
+def _array(x: TorchTensor) -> NDArray[np.generic]:
+    """A CPU array of the same values; bfloat16 becomes ``ml_dtypes.bfloat16``."""
+    x = x.detach().to("cpu").contiguous()
+    if x.dtype is torch.bfloat16:
+        return np.asarray(x.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
+    return np.asarray(x.numpy())
+
+
+def _positions(positions: Sequence[int]) -> Tensor:
+    return Tensor(np.asarray(positions, np.int32), ("rows",))
+
+
+def _scored(prompt: Prompt, logits: TorchTensor) -> dict[str, Tensor]:
+    positions = prompt.scored_positions()
+    return {
+        "logits": Tensor(_array(logits[list(positions)]), ("rows", "vocab")),
+        "logits.positions": _positions(positions),
+    }
+
+
+def _streams(
+    runner: Runner, prompts: Sequence[Prompt], tensors: Sequence[dict[str, Tensor]]
+) -> list[Stream]:
+    """Greedy streams; adds the rows of a teacher-forced pass over prompt and own stream."""
+    asked = [p.token_ids[: p.prompt_length] for p in prompts]
+    made = greedy(
+        runner.weights,
+        asked,
+        steps=STREAM_TOKENS,
+        config=runner.config,
+        options=runner.options,
+        device=runner.device,
+        chunk=runner.chunk,
+        trace=runner.trace,
+    )
+    ids = made.ids.tolist()
+    logits, _ = runner.prefill([[*a, *i[:-1]] for a, i in zip(asked, ids, strict=True)])
+    for row, (found, head) in enumerate(zip(tensors, asked, strict=True)):
+        cut = slice(len(head) - 1, len(head) - 1 + STREAM_TOKENS)
+        found["stream.logits"] = Tensor(_array(logits[row, cut]), ("steps", "vocab"))
+    return [
+        Stream(
+            prompt=p.id,
+            kind="greedy",
+            token_ids=tuple(ids[row]),
+            logprobs=tuple(v if np.isfinite(v) else None for v in made.logprobs[row].tolist()),
+            finish_reason="length",
+            batch_row=row,
+            batch_size=len(prompts),
+        )
+        for row, p in enumerate(prompts)
+    ]
+
+
+def _inside(
+    runner: Runner, prompts: Sequence[Prompt], tensors: Sequence[dict[str, Tensor]]
+) -> None:
+    """Add prefill and decode tensors and, for prompts tagged ``state``, the states."""
+    tokens = [p.token_ids for p in prompts]
+    halves = [len(t) // 2 for t in tokens]
+    runner.trace.wants = lambda name: name.startswith("prefill.")
+    _, oneshot = runner.prefill(tokens, chunk=0)
+    _keep(runner, tensors, [len(t) for t in tokens])
+    runner.trace.wants = lambda name: name.startswith("prefill.attn.")
+    started = runner.after_halves(tokens, halves)
+    _keep(runner, tensors, halves, rename=("prefill.", "decode.prefix."))
+    runner.trace.wants = lambda name: name.startswith("decode.")
+    rest = [t[h:] for t, h in zip(tokens, halves, strict=True)]
+    logits, decoded = runner.decode(rest, started)
+    _keep(runner, tensors, [len(r) for r in rest])
+    runner.trace.wants = lambda _: False
+    _, chunked = runner.prefill(tokens, chunk=runner.state_chunk)
+    states = {"oneshot": oneshot, "chunked": chunked, "decode": decoded}
+    for row, (found, prompt) in enumerate(zip(tensors, prompts, strict=True)):
+        count, half = len(prompt.token_ids), halves[row]
+        found["prefill.positions"] = _positions(range(count))
+        found["decode.positions"] = _positions(range(half, count))
+        found["decode.logits"] = Tensor(_array(logits[row, : count - half]), ("rows", "vocab"))
+        if "state" in prompt.tags:
+            for how, state in states.items():
+                found.update(_states(state, how, row, count))
+
+
+def _keep(
+    runner: Runner,
+    tensors: Sequence[dict[str, Tensor]],
+    counts: Sequence[int],
+    *,
+    rename: tuple[str, str] = ("", ""),
+) -> None:
+    """Add what the trace kept, passes joined in order, cut to each row's ``counts`` positions."""
+    for name, passes in runner.trace.take().items():
+        axes = next((a for suffix, a in _AXES if name.endswith(suffix)), ("rows", "hidden"))
+        whole = torch.cat(passes, dim=1)
+        whole = whole.to(torch.int32) if name.endswith(".ids") else whole
+        for row, (found, count) in enumerate(zip(tensors, counts, strict=True)):
+            if count:
+                key = rename[1] + name.removeprefix(rename[0])
+                found[key] = Tensor(_array(whole[row, :count]), axes)
+
+
+def _states(state: State, how: str, row: int, tokens: int) -> dict[str, Tensor]:
+    """Recurrent, convolution and latent-cache state of one row."""
+    made: dict[str, Tensor] = {}
+    for layer, kda in state.kda.items():
+        wide = kda.recurrent[row].to(torch.promote_types(kda.recurrent.dtype, torch.float32))
+        made[f"state.{how}.kda.{layer}"] = Tensor(_array(wide), ("heads", "key", "value"))
+        made[f"state.{how}.conv.{layer}"] = Tensor(
+            _array(kda.conv[row]), ("qkv", "channels", "taps")
+        )
+    for layer, cache in state.kv.items():
+        made[f"state.{how}.kv.{layer}"] = Tensor(_array(cache[row, :tokens]), ("tokens", "latent"))
+    return made

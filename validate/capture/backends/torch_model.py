@@ -1,0 +1,218 @@
+"""Backend of the paths that run here: the torch model over a prompt set, batch by batch."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from validate.capture.backends.torch_batch import STREAM_TOKENS, Runner, run_batch
+from validate.capture.digest import file_sha256, json_sha256, prompt_set_digest
+from validate.capture.project import find_project
+from validate.capture.provenance import collect_provenance, sources_digest
+from validate.capture.writer import CaptureWriter
+from validate.errors import InputError
+from validate.models import DTYPES, PathOptions, Trace, load_config, load_weights
+from validate.schema import (
+    CaptureHeader,
+    Deviation,
+    Manifest,
+    ModelConfig,
+    ModelIdentity,
+    PathProof,
+    Prompt,
+)
+
+__all__ = ["DEVIATIONS", "STREAM_TOKENS", "model_identity", "record"]
+
+TOKENIZER = {"kind": "bytes", "bos": 256, "eos": 257, "pad": 258}
+
+DEVIATIONS: Mapping[tuple[str, str], Deviation] = {
+    ("prefill", "fp8"): Deviation(
+        id="prefill-fp8",
+        title="prefill operands q, k, v in float8_e4m3fn with scale 1.0",
+        expected="each operand rounded to 3 mantissa bits: relative error up to 2^-4 an element",
+    ),
+    ("prefill", "fp8-fnuz"): Deviation(
+        id="prefill-fp8-fnuz",
+        title="prefill operands q, k, v in float8_e4m3fnuz with scale 1.0",
+        expected="each operand rounded to 3 mantissa bits, saturating at 240",
+    ),
+    ("state", "bf16"): Deviation(
+        id="state-bf16",
+        title="KDA recurrent state stored in bfloat16 between passes",
+        expected="relative error up to 2^-9 an element and pass, carried along the recurrence",
+    ),
+}
+"""What an option declares as different by intent."""
+
+
+def _batches(prompts: Sequence[Prompt], size: int) -> Iterator[list[Prompt]]:
+    """Prompts that are looked inside of first, then the rest; neighbours share a batch."""
+    inside = [p for p in prompts if "tensors" in p.tags]
+    plain = [p for p in prompts if "tensors" not in p.tags]
+    for group in (inside, plain):
+        for start in range(0, len(group), size):
+            yield group[start : start + size]
+
+
+def model_identity(config: ModelConfig, *, weights: str, weights_path: Path) -> ModelIdentity:
+    """Digests that say which model a capture is of."""
+    return ModelIdentity(
+        name=config.name,
+        architecture="kimi-k3-text",
+        config_digest=json_sha256(config.model_dump(mode="json")),
+        weights_digest=file_sha256(weights_path),
+        weights=weights,
+        tokenizer_digest=json_sha256(TOKENIZER),
+        tokenizer_length=config.tokenizer_length,
+        vocab_size=config.vocab_size,
+    )
+
+
+_DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    "reference": {"batch": "8", "chunk": "0", "splits": "1"},
+    "rocm": {"batch": "8", "chunk": "32", "splits": "4"},
+}
+_STATE_CHUNK = 8
+"""Most tokens a pass of the ``chunked`` state capture takes."""
+_FAULT_PAD = {"VX-01": "repeat"}
+"""The pad that a planted fault needs to have a site."""
+
+
+def path_options(path: str, options: Mapping[str, str]) -> PathOptions:
+    """The model's switches for a target's keys; ``pad=repeat`` sets decode, prefill stays ``zero``."""
+    fault = options.get("fault")
+    pad = options.get("pad") or _FAULT_PAD.get(fault or "", "zero")
+    switches: dict[str, Any] = {
+        "path": path,
+        "dtype": DTYPES[options.get("dtype", "bfloat16")],
+        "state": options.get("state", "fp32"),
+        "splits": int(options.get("splits", _DEFAULTS[path]["splits"])),
+        "fault": fault,
+    }
+    if path == "rocm":
+        switches |= {
+            "prefill_pad": "tile" if pad == "tile" else "zero",
+            "decode_pad": pad,
+            "prefill": options.get("prefill", "bf16"),
+        }
+    return PathOptions(**switches)
+
+
+def _quiet(done: int, total: int, what: str) -> None:
+    """Tell nobody."""
+
+
+def record(
+    *,
+    path: str,
+    options: Mapping[str, str],
+    target: str,
+    prompts: Sequence[Prompt],
+    prompt_set: str,
+    out: Path,
+    device: str,
+    resume: bool = False,
+    progress: Callable[[int, int, str], None] = _quiet,
+) -> Manifest:
+    """Run ``path`` over ``prompts`` and write the capture.
+
+    Args:
+        path: ``reference`` or ``rocm``.
+        options: Keys of the target, e.g. ``{"pad": "tile"}``.
+        target: The target's text, for the manifest.
+        prompts: The prompt set; a prompt tagged ``tensors`` is looked inside of.
+        prompt_set: Its name.
+        out: Folder of the capture.
+        device: ``cpu``, ``cuda`` or ``rocm``.
+        resume: Take up an interrupted recording.
+        progress: Told (prompts done, prompts in all, one line).
+
+    Returns:
+        The manifest.
+
+    Raises:
+        InputError: An option or the weights do not fit.
+        CaptureError: The capture cannot be written.
+    """
+    if not prompts:
+        msg = (
+            f"target '{target}': the prompt set '{prompt_set}' holds no prompt; nothing to capture"
+        )
+        raise InputError(msg)
+    project = find_project(Path.cwd())
+    config = load_config(project.model_config_file)
+    name = options.get("weights", "seed1")
+    weights_path = project.weights / f"{name}.safetensors"
+    switches = path_options(path, options)
+    used = dict(_DEFAULTS[path]) | {k: v for k, v in options.items() if k != "weights"}
+    torch_device = "cuda" if device == "rocm" else device
+    chunk = int(used["chunk"])
+    runner = Runner(
+        weights=load_weights(weights_path, config, dtype=switches.dtype, device=torch_device),
+        config=config,
+        options=switches,
+        device=torch_device,
+        chunk=chunk,
+        state_chunk=min(chunk or _STATE_CHUNK, _STATE_CHUNK),
+        trace=Trace(wants=lambda _: False),
+    )
+    header = CaptureHeader(
+        target=target,
+        dtype=str(switches.dtype).removeprefix("torch."),
+        model=model_identity(config, weights=name, weights_path=weights_path),
+        declared_weights="weights" in options,
+        prompt_set=prompt_set,
+        prompt_digest=prompt_set_digest(prompts),
+        sampling={"kind": "greedy", "max_tokens": str(STREAM_TOKENS), "ignore_eos": "true"},
+        options=used,
+        provenance=collect_provenance(device=device, engine_args={"path": path, **options}),
+        evidence="hardware" if device == "cuda" and path == "reference" else "emulated",
+        deviations=tuple(d for key, d in DEVIATIONS.items() if options.get(key[0]) == key[1]),
+        fault=switches.fault,
+        sources_digest=sources_digest("models", "capture"),
+    )
+    return _write(
+        runner,
+        prompts,
+        header,
+        path=path,
+        out=out,
+        batch=int(used["batch"]),
+        resume=resume,
+        progress=progress,
+    )
+
+
+def _write(
+    runner: Runner,
+    prompts: Sequence[Prompt],
+    header: CaptureHeader,
+    *,
+    path: str,
+    out: Path,
+    batch: int,
+    resume: bool,
+    progress: Callable[[int, int, str], None],
+) -> Manifest:
+    def proof() -> PathProof:
+        return PathProof(path=path, branches=dict(runner.trace.branches))
+
+    began, finished = time.perf_counter(), 0
+    with CaptureWriter(out, header=header, resume=resume) as writer:
+        stored = writer.done
+        for group in _batches(prompts, batch):
+            if not {p.id for p in group} <= stored:
+                for row, made in enumerate(run_batch(runner, group)):
+                    if made.prompt.id not in stored:
+                        writer.add(
+                            made.prompt,
+                            made.tensors,
+                            stream=made.stream,
+                            batch_row=row,
+                            proof=proof(),
+                        )
+            finished += len(group)
+            progress(finished, len(prompts), header.target)
+        seconds = time.perf_counter() - began
+        return writer.close(path_proof=proof(), timing={"capture_seconds": seconds})
