@@ -46,11 +46,13 @@ def test_names_shapes_and_axes_of_a_full_prompt():
             expected[f"{mode}.{kind}.{layer}.out"] = ((n, 3, value), ("rows", "heads", "value"))
             if kind == "mla":
                 expected[f"{mode}.mla.{layer}.lse"] = ((n, 3), ("rows", "heads"))
-    for layer in range(1, 5):
-        at = f"prefill.router.{layer}"
-        expected[f"{at}.scores"] = ((11, 6), ("rows", "experts"))
-        expected[f"{at}.ids"] = ((11, 2), ("rows", "choice"))
-        expected[f"{at}.weights"] = ((11, 2), ("rows", "choice"))
+        for layer in range(1, 5):
+            at = f"{mode}.router.{layer}"
+            expected[f"{at}.scores"] = ((n, 6), ("rows", "experts"))
+            expected[f"{at}.ids"] = ((n, 2), ("rows", "choice"))
+            expected[f"{at}.weights"] = ((n, 2), ("rows", "choice"))
+    for layer in range(5):
+        expected[f"decode.prefix.attn.{layer}.in"] = ((5, 10), ("rows", "hidden"))
     for how in ("oneshot", "chunked", "decode"):
         for layer in (0, 2, 3):
             expected[f"state.{how}.kda.{layer}"] = ((3, 4, 4), ("heads", "key", "value"))
