@@ -1,16 +1,20 @@
 """From what the user asked for to a report."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from validate.capture.resolve import Progress
+from validate.capture.targets import did_you_mean
 from validate.cli.cast import gather
-from validate.cli.lengths import choose_prompts, parse_lengths
+from validate.cli.lengths import Lengths, choose_prompts, parse_lengths
 from validate.cli.session import open_project, read_target
+from validate.errors import InputError
 from validate.run import compare
+from validate.schema import Prompt
 from validate.schema.report import Report
-from validate.suite import load_limits, load_suite, select_gates
+from validate.suite import load_limits, load_prompts, load_suite, select_gates
 
 __all__ = ["Asked", "judge"]
 
@@ -49,6 +53,8 @@ def judge(asked: Asked, progress: Progress) -> Report:
     limits = load_limits(project.root / suite.limits)
     select_gates(suite, only=asked.only, skip=asked.skip)
     lengths = None if asked.tokens is None else parse_lengths(asked.tokens)
+    if any(side.folder is None for side in sides):
+        _check_prompts(asked, lengths, load_prompts(project.root / suite.prompts))
     cast = gather(*sides, project=project, suite=suite, fresh=asked.fresh, progress=progress)
     return compare(
         ref=cast.ref,
@@ -67,3 +73,16 @@ def judge(asked: Asked, progress: Progress) -> Report:
         command=asked.command(),
         progress=lambda what: progress(0, 0, what),
     )
+
+
+def _check_prompts(asked: Asked, lengths: Lengths | None, held: Sequence[Prompt]) -> None:
+    """Refuse prompts that a capture made now would not hold, before it is made."""
+    by_id = {prompt.id: prompt for prompt in held}
+    for name in asked.prompts:
+        if name not in by_id:
+            msg = (
+                f"--prompt {name}: the suite's prompt set has no such prompt"
+                f"{did_you_mean(name, by_id)}"
+            )
+            raise InputError(msg)
+    choose_prompts(by_id, ids=asked.prompts, lengths=lengths)

@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from validate.oracle import load_weights
 from validate.run import compare
 from validate.schema import Outcome, Prompt, Side
 from validate.schema.report import GateReport, Report
+from validate.schema.suite import Suite
 from validate.suite import load_limits, load_suite
 
 __all__ = ["Result", "choose_sample", "gate_problem", "verify_goldens"]
@@ -29,7 +30,7 @@ __all__ = ["Result", "choose_sample", "gate_problem", "verify_goldens"]
 SHOWN = 3
 """How many problems a line tells; the rest are counted."""
 TAGGED, PLAIN = 3, 6
-"""How many prompts with tags, and how many without, make a sample."""
+"""How many prompts with tags, and how many without, make a sample at least."""
 FLOAT32_REL_L2 = 1e-6
 """Two float64 runs of the oracle, stored as float32, differ by less (8 units of 2**-23)."""
 
@@ -61,22 +62,43 @@ def verify_goldens(
     )
 
 
-def choose_sample(prompts: Mapping[str, Prompt]) -> tuple[str, ...]:
-    """Ids of the shortest prompts with tags, and of others spread over all lengths."""
-    by_length = sorted(prompts.values(), key=lambda prompt: (len(prompt.token_ids), prompt.id))
-    tagged = [prompt.id for prompt in by_length if prompt.tags][:TAGGED]
-    plain = [prompt.id for prompt in by_length if not prompt.tags]
-    step = max(1, -(-len(plain) // PLAIN))
-    kept = {*tagged, *plain[::step]}
-    return tuple(name for name in prompts if name in kept)
+def choose_sample(golden: Side) -> tuple[str, ...]:
+    """Ids of whole batches: some of prompts with tags, some of others, spread over their sizes.
+
+    Whole batches, because what shares a batch decides how sums are split: on the
+    card that made the golden, unchanged source then gives the very same numbers.
+    """
+    batches: list[list[Prompt]] = []
+    for name, prompt in golden.prompts.items():
+        if not batches or golden.manifest.batch_rows.get(name, 0) == 0:
+            batches.append([])
+        batches[-1].append(prompt)
+    tagged = [batch for batch in batches if batch[0].tags]
+    plain = [batch for batch in batches if not batch[0].tags]
+    kept = {p.id for batch in (*_spread(tagged, TAGGED), *_spread(plain, PLAIN)) for p in batch}
+    return tuple(name for name in golden.prompts if name in kept)
 
 
-def gate_problem(gate: GateReport, *, same_card: bool) -> str | None:
+def _spread(batches: Sequence[list[Prompt]], least: int) -> Iterator[list[Prompt]]:
+    """The cheapest batch and others evenly up the cost, until there are ``least`` prompts."""
+    by_cost = sorted(batches, key=lambda batch: sum(len(prompt.token_ids) for prompt in batch))
+    if not by_cost:
+        return
+    wanted = min(len(by_cost), -(-least // max(len(batch) for batch in by_cost)))
+    for number in range(wanted):
+        yield by_cost[number * len(by_cost) // wanted]
+
+
+def gate_problem(gate: GateReport, *, by_floor: bool) -> str | None:
     """Why a gate speaks against today's source; None when it does not.
 
     A sample is too small for the confidence that a PASS needs, so an
-    INCONCLUSIVE gate holds when its measured value is within the limit. On the
-    card that made the golden it must be within the noise floor as well.
+    INCONCLUSIVE gate holds when its measured value is within the limit.
+
+    Args:
+        gate: One gate of golden against the run of today's source.
+        by_floor: Whether the value must be within the noise floor as well: on the
+            card that made the golden, for a gate that measures 0 on equal runs.
     """
     found, limit = gate.measurement, gate.limit
     if gate.name == "yardstick.floor" or gate.outcome is Outcome.PASS:
@@ -89,7 +111,7 @@ def gate_problem(gate: GateReport, *, same_card: bool) -> str | None:
         value = found.value if gate.judged is None else gate.judged
         beyond = None if value <= limit.value else f"{value:.4g} is beyond {limit.value:.4g}"
     floor = None if gate.noise is None else gate.noise.value
-    if beyond is None and same_card and floor is not None and found and found.value is not None:
+    if beyond is None and by_floor and floor is not None and found and found.value is not None:
         within = found.value <= floor
         beyond = None if within else f"{found.value:.4g} is above the noise floor {floor:.4g}"
     return None if beyond is None else f"{gate.name}: {beyond}"
@@ -106,7 +128,7 @@ def _verify(
 ) -> Result:
     folder = project.folder(name)
     golden = open_capture(folder, label=name)
-    sample = choose_sample(golden.prompts)
+    sample = choose_sample(golden)
     prompts = [golden.prompts[prompt] for prompt in sample]
     with tempfile.TemporaryDirectory(prefix="validate-verify-") as scratch:
         out = Path(scratch) / name
@@ -126,9 +148,12 @@ def _verify(
         if recipe.backend == "oracle":
             problems = list(tensor_problems(part, fresh))
         else:
-            report = _compare(part, fresh, name=name, project=project, progress=progress)
+            suite = load_suite(project.suite)
+            report = _compare(
+                part, fresh, name=name, project=project, suite=suite, progress=progress
+            )
             same = fresh.manifest.provenance.hardware == golden.manifest.provenance.hardware
-            problems = [p for gate in report.gates if (p := gate_problem(gate, same_card=same))]
+            problems = _gate_problems(report, suite=suite, same_card=same)
         note = note_for(recipe.backend, out, how="verified", sample=sample)
     if problems:
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
@@ -140,10 +165,24 @@ def _verify(
     )
 
 
+def _gate_problems(report: Report, *, suite: Suite, same_card: bool) -> list[str]:
+    zero_on_self = {gate.name for gate in suite.gates if gate.on_self == 0}
+    told = [
+        gate_problem(gate, by_floor=same_card and gate.name in zero_on_self)
+        for gate in report.gates
+    ]
+    return [problem for problem in told if problem is not None]
+
+
 def _compare(
-    golden: Subset, fresh: CaptureReader, *, name: str, project: Project, progress: Progress
+    golden: Subset,
+    fresh: CaptureReader,
+    *,
+    name: str,
+    project: Project,
+    suite: Suite,
+    progress: Progress,
 ) -> Report:
-    suite = load_suite(project.suite)
     sample = tuple(golden.prompts)
     oracle = _oracle(golden, project)
     weights = project.weights / f"{golden.manifest.model.weights}.safetensors"

@@ -26,7 +26,12 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(autouse=True)
 def at_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "validate.toml").write_text((ROOT / "validate.toml").read_text("utf-8"), "utf-8")
-    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "prompts").mkdir(parents=True)
+    line = prompt("p-0", 3).model_dump_json()
+    (tmp_path / "suites" / "prompts" / "default.jsonl").write_text(line + "\n", "utf-8")
+    (tmp_path / "golden").mkdir()
+    limits = (ROOT / "golden" / "tolerances.toml").read_text("utf-8")
+    (tmp_path / "golden" / "tolerances.toml").write_text(limits, "utf-8")
     suite = (ROOT / "suites" / "default.toml").read_text("utf-8")
     (tmp_path / "suites" / "default.toml").write_text(suite, "utf-8")
     monkeypatch.chdir(tmp_path)

@@ -124,28 +124,41 @@ def test_recording_begins_anew_unless_it_is_resumed(
     assert [call["resume"] for call in calls] == [False, True]
 
 
-def test_sample_has_the_shortest_tagged_prompts_and_others_of_every_length() -> None:
+def held(batch: int, tagged: int, plain: int) -> FakeSide:
+    """A capture of prompts that ran in batches of ``batch``, those with tags first."""
+    named: list[tuple[str, tuple[str, ...]]] = [(f"t-{n:02d}", ("tensors",)) for n in range(tagged)]
+    named += [(f"p-{n:02d}", ()) for n in range(plain)]
+    groups = [(n, tagged) for n in range(tagged)] + [(n, plain) for n in range(plain)]
     prompts = {
-        f"p-{n:02d}": Prompt(
-            id=f"p-{n:02d}",
-            token_ids=(1,) * (n + 1),
-            prompt_length=1,
-            tags=("tensors",) if n in {3, 10, 20, 30} else (),
-        )
-        for n in range(40)
+        name: Prompt(id=name, token_ids=(1,) * (40 - n), prompt_length=1, tags=tags)
+        for (name, tags), (n, _) in zip(named, groups, strict=True)
     }
+    rows = {name: {"logits": np.zeros((1, 3), np.float32)} for name in prompts}
+    side = FakeSide("cuda", rows, prompts=prompts)
+    order = {name: n % batch for (name, _), (n, _) in zip(named, groups, strict=True)}
+    side.manifest = side.manifest.model_copy(update={"batch_rows": order})
+    return side
 
-    sample = choose_sample(prompts)
 
-    assert {"p-03", "p-10", "p-20"} <= set(sample)
-    assert "p-30" not in sample
-    assert len(sample) == 9
-    assert sample == tuple(sorted(sample))
-    assert choose_sample({"p-00": prompts["p-00"]}) == ("p-00",)
+def test_sample_is_made_of_whole_batches_over_all_sizes() -> None:
+    assert choose_sample(held(4, 6, 12)) == (
+        *(f"t-{n:02d}" for n in (4, 5)),  # the last batch of the tagged is the cheapest
+        *(f"p-{n:02d}" for n in (4, 5, 6, 7, 8, 9, 10, 11)),
+    )
+
+
+def test_sample_of_single_rows_is_spread_from_the_shortest_up() -> None:
+    sample = choose_sample(held(1, 2, 12))
+
+    assert sample == ("t-00", "t-01", *(f"p-{n:02d}" for n in (1, 3, 5, 7, 9, 11)))
+
+
+def test_sample_of_a_small_capture_is_all_of_it() -> None:
+    assert choose_sample(held(8, 0, 3)) == ("p-00", "p-01", "p-02")
 
 
 @pytest.mark.parametrize(
-    ("off", "name", "same_card", "said"),
+    ("off", "name", "by_floor", "said"),
     [
         (0.05, "logits.kl_p90", True, None),
         (0.5, "state.kda_rel_l2", False, None),
@@ -155,9 +168,9 @@ def test_sample_has_the_shortest_tagged_prompts_and_others_of_every_length() -> 
     ],
 )
 def test_gate_speaks_against_the_source_beyond_limit_or_floor(
-    off: float, name: str, same_card: bool, said: str | None
+    off: float, name: str, by_floor: bool, said: str | None
 ) -> None:
-    found = gate_problem(gate(run(side("cuda-again", off)), name), same_card=same_card)
+    found = gate_problem(gate(run(side("cuda-again", off)), name), by_floor=by_floor)
 
     assert (found is None) == (said is None), found
     assert said is None or str(found).startswith(said)
@@ -167,7 +180,7 @@ def test_gate_that_measured_nothing_speaks_against_the_source() -> None:
     open_gate = gate(run(side("cuda-again", 0.1), oracle=None), "yardstick.ref_error")
 
     assert open_gate.outcome == "INCONCLUSIVE"
-    assert gate_problem(open_gate, same_card=False) == (f"yardstick.ref_error: {open_gate.reason}")
+    assert gate_problem(open_gate, by_floor=False) == (f"yardstick.ref_error: {open_gate.reason}")
 
 
 def oracle_side(**tensors: Any) -> FakeSide:
