@@ -127,7 +127,7 @@ def test_recording_begins_anew_unless_it_is_resumed(
 def held(batch: int, tagged: int, plain: int) -> FakeSide:
     """A capture of prompts that ran in batches of ``batch``, those with tags first."""
     named: list[tuple[str, tuple[str, ...]]] = [(f"t-{n:02d}", ("tensors",)) for n in range(tagged)]
-    named += [(f"p-{n:02d}", ()) for n in range(plain)]
+    named += [(f"p-{n:02d}", ("text",)) for n in range(plain)]
     groups = [(n, tagged) for n in range(tagged)] + [(n, plain) for n in range(plain)]
     prompts = {
         name: Prompt(id=name, token_ids=(1,) * (40 - n), prompt_length=1, tags=tags)
