@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from validate.capture.backends.torch_batch import STREAM_TOKENS, Runner, run_batch
 from validate.capture.digest import file_sha256, json_sha256, prompt_set_digest
 from validate.capture.project import find_project
@@ -99,6 +101,15 @@ def path_options(path: str, options: Mapping[str, str]) -> PathOptions:
     return PathOptions(**switches)
 
 
+_SUMS = {"tf32": "off", "reduced_precision_reduction": "off"}
+
+
+def _sum_wide() -> None:
+    """Have the vendor's GEMM multiply float32 in full and add bfloat16 products in float32."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+
+
 def _quiet(done: int, total: int, what: str) -> None:
     """Tell nobody."""
 
@@ -140,6 +151,7 @@ def record(
             f"target '{target}': the prompt set '{prompt_set}' holds no prompt; nothing to capture"
         )
         raise InputError(msg)
+    _sum_wide()
     project = find_project(Path.cwd())
     config = load_config(project.model_config_file)
     name = options.get("weights", "seed1")
@@ -166,7 +178,9 @@ def record(
         prompt_digest=prompt_set_digest(prompts),
         sampling={"kind": "greedy", "max_tokens": str(STREAM_TOKENS), "ignore_eos": "true"},
         options=used,
-        provenance=collect_provenance(device=device, engine_args={"path": path, **options}),
+        provenance=collect_provenance(
+            device=device, engine_args={"path": path, **_SUMS, **options}
+        ),
         evidence="hardware" if device == "cuda" and path == "reference" else "emulated",
         deviations=tuple(d for key, d in DEVIATIONS.items() if options.get(key[0]) == key[1]),
         fault=switches.fault,
