@@ -29,10 +29,9 @@ __all__ = ["Result", "choose_sample", "gate_problem", "verify_goldens"]
 
 SHOWN = 3
 """How many problems a line tells; the rest are counted."""
-INSIDE = frozenset({"tensors", "state"})
-"""Tags of prompts that are looked inside of."""
-TAGGED, PLAIN = 3, 6
-"""How many prompts with such a tag, and how many without, make a sample at least."""
+PLAIN = ""
+LEAST = {"state": 1, "tensors": 2, PLAIN: 6}
+"""Prompts of a sample at least, by the tag that decides what is captured of them."""
 FLOAT32_REL_L2 = 1e-6
 """Two float64 runs of the oracle, stored as float32, differ by less (8 units of 2**-23)."""
 
@@ -65,7 +64,7 @@ def verify_goldens(
 
 
 def choose_sample(golden: Side) -> tuple[str, ...]:
-    """Ids of whole batches: some looked inside of, some others, spread over their sizes.
+    """Ids of whole batches, with states, with tensors and plain, spread over their sizes.
 
     Whole batches, because what shares a batch decides how sums are split: on the
     card that made the golden, unchanged source then gives the very same numbers.
@@ -75,9 +74,12 @@ def choose_sample(golden: Side) -> tuple[str, ...]:
         if not batches or golden.manifest.batch_rows.get(name, 0) == 0:
             batches.append([])
         batches[-1].append(prompt)
-    tagged = [batch for batch in batches if INSIDE.intersection(batch[0].tags)]
-    plain = [batch for batch in batches if not INSIDE.intersection(batch[0].tags)]
-    kept = {p.id for batch in (*_spread(tagged, TAGGED), *_spread(plain, PLAIN)) for p in batch}
+    kinds: dict[str, list[list[Prompt]]] = {tag: [] for tag in LEAST}
+    for batch in batches:
+        tags = {tag for prompt in batch for tag in prompt.tags}
+        kinds[next((tag for tag in LEAST if tag in tags), PLAIN)].append(batch)
+    chosen = [batch for tag, least in LEAST.items() for batch in _spread(kinds[tag], least)]
+    kept = {prompt.id for batch in chosen for prompt in batch}
     return tuple(name for name in golden.prompts if name in kept)
 
 

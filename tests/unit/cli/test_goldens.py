@@ -140,6 +140,17 @@ def held(batch: int, tagged: int, plain: int) -> FakeSide:
     return side
 
 
+def test_sample_holds_states_wherever_the_golden_does() -> None:
+    side = held(3, 7, 12)
+    for name in ("t-01", "t-02"):
+        tags = {"tags": ("tensors", "state", "text")}
+        side.prompts[name] = side.prompts[name].model_copy(update=tags)
+
+    sample = choose_sample(side)
+
+    assert {"t-00", "t-01", "t-02", "t-06"} <= set(sample)
+
+
 def test_sample_is_made_of_whole_batches_over_all_sizes() -> None:
     assert choose_sample(held(4, 6, 12)) == (
         *(f"t-{n:02d}" for n in (4, 5)),  # the last batch of the tagged is the cheapest
