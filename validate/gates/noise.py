@@ -58,9 +58,10 @@ def noise_floor(
 
     Args:
         values: The measurement on each (ref, repeat) pair, in its unit.
-        dtype: Dtype whose unit roundoff stands in for a floor of 0.
+        dtype: Dtype whose unit roundoff stands in for a floor below one rounding.
         roundoff: ``(scale, power)`` of that stand-in; None: there is none, and a
-            floor of 0 stays 0.
+            floor of 0 stays 0. Repeats that measure less than one rounding of the
+            working dtype rounded alike; that does not make rounding free.
         level: One-sided confidence level of the limit.
 
     Returns:
@@ -74,10 +75,11 @@ def noise_floor(
     upper = floor_limits(given, levels=Levels(low=level, high=level)).high
     if upper is None:
         return _undefined(f"{len(given)} repeats of ref, at least {MIN_REPEATS} needed", given)
-    if upper == 0 and roundoff is not None:
+    if roundoff is not None:
         scale, power = roundoff
         stand_in = scale * unit_roundoff(dtype) ** power
-        return NoiseFloor(value=stand_in, repeats=len(given), values=given, derived=True)
+        if upper < stand_in:
+            return NoiseFloor(value=stand_in, repeats=len(given), values=given, derived=True)
     return NoiseFloor(value=upper, repeats=len(given), values=given)
 
 

@@ -56,6 +56,8 @@ class ErrorMap:
     """Numbers that each head gave so far."""
     cells: dict[int, tuple[Array, Array]] = field(default_factory=dict)
     """By batch row: (heads,) squared error and squared reference."""
+    rows: dict[int, int] = field(default_factory=dict)
+    """By batch row: how many token rows it gave."""
     profile: dict[int, tuple[Array, Array]] = field(default_factory=dict)
     """By batch row: squared error and squared reference by position bucket, heads together."""
     lse_gap2: Array | None = None
@@ -105,6 +107,7 @@ def add_rows(
     left, right = (np.moveaxis(side, 1, 0).reshape(heads, -1) for side in (cand, ref))
     errors.cross += left @ right.T
     errors.values += left.shape[1]
+    errors.rows[batch_row] = errors.rows.get(batch_row, 0) + ref.shape[0]
     cell = errors.cells.setdefault(batch_row, (np.zeros(heads), np.zeros(heads)))
     empty = np.zeros(errors.buckets), np.zeros(errors.buckets)
     line = errors.profile.setdefault(batch_row, empty)
@@ -171,12 +174,21 @@ def _which_heads(errors: ErrorMap, limit: float, wrong_rows: Sequence[int]) -> s
 
 def _head_errors(errors: ErrorMap, wrong_rows: Sequence[int]) -> Array:
     """Relative error by head, over the wrong batch rows or, without any, over all rows."""
-    err2, ref2 = errors.err2, errors.ref2
-    if wrong_rows:
-        cells = [errors.cells[row] for row in wrong_rows]
-        err2, ref2 = (np.sum([cell[place] for cell in cells], axis=0) for place in (0, 1))
-    made = ratio(err2, ref2)
+    made = _cells_error(errors, wrong_rows) if wrong_rows else ratio(errors.err2, errors.ref2)
     return np.where(np.isnan(made), np.inf, made)
+
+
+def _cells_error(errors: ErrorMap, rows: Sequence[int]) -> Array:
+    """Relative error by head over some batch rows.
+
+    The reference is at least the head's mean square over all rows: a head that
+    happens to be small in a short prompt has a large relative error of rounding alone.
+    """
+    cells = [errors.cells[row] for row in rows]
+    err2, ref2 = (np.sum([cell[place] for cell in cells], axis=0) for place in (0, 1))
+    share = sum(errors.rows[row] for row in rows) / max(sum(errors.rows.values()), 1)
+    made: Array = ratio(err2, np.maximum(ref2, errors.ref2 * share))
+    return made
 
 
 def _scaled(errors: ErrorMap, wrong: NDArray[np.intp], limit: float) -> str:
@@ -195,7 +207,7 @@ def _scaled(errors: ErrorMap, wrong: NDArray[np.intp], limit: float) -> str:
 
 def _batch_rows(errors: ErrorMap, limit: float) -> tuple[str | None, list[int]]:
     """Batch rows that are wrong while others are clean, in words and as numbers."""
-    worst = {row: float(ratio(*cell).max()) for row, cell in sorted(errors.cells.items())}
+    worst = {row: float(_cells_error(errors, [row]).max()) for row in sorted(errors.cells)}
     wrong = [row for row, err in worst.items() if not err <= limit]
     clean = [row for row, err in worst.items() if err <= limit]
     if not wrong or not clean:

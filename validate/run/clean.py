@@ -122,15 +122,19 @@ def _by_gate(
     return {gate.name: tuple(one[gate.name] for one in found) for gate in gates}
 
 
-def _floors(found: Sequence[Measurement], *, dtype: str) -> list[float | None]:
+def _floors(
+    found: Sequence[Measurement], *, dtype: str, roundoff: tuple[float, int] | None
+) -> list[float | None]:
     """The floor over all repeats, then over all but each in turn."""
     values = [one.value for one in found if one.value is not None]
     without = [[v for j, v in enumerate(values) if j != i] for i in range(len(values))]
-    return [noise_floor(kept, dtype=dtype).value for kept in (values, *without)]
+    return [
+        noise_floor(kept, dtype=dtype, roundoff=roundoff).value for kept in (values, *without)
+    ]
 
 
 def _ratio_ends(gate: GateSpec, rule: CleanRule, pairs: CleanPairs, *, dtype: str) -> Ends:
-    floors = _floors(pairs.repeated[gate.name], dtype=dtype)
+    floors = _floors(pairs.repeated[gate.name], dtype=dtype, roundoff=rule.roundoff)
     known = [floor for floor in floors if floor]
     if len(known) < len(floors):
         msg = (

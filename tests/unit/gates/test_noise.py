@@ -85,9 +85,25 @@ def test_zero_stays_zero_where_no_stand_in_is_stated():
     assert not floor.derived
 
 
-def test_a_measured_floor_is_kept_however_small():
-    """The stand-in is for 0 alone."""
+def test_a_floor_below_one_rounding_is_one_rounding():
+    """Repeats that rounded alike do not make rounding free: 2^-8 in bfloat16."""
     floor = noise_floor([1e-9] * 3, dtype="bfloat16", roundoff=(1.0, 1))
+
+    assert floor.derived
+    assert_measured(floor.value, 2.0**-8, atol=0, rtol=0)
+
+
+def test_a_floor_above_one_rounding_is_what_was_measured():
+    """Three equal repeats leave no spread, so the upper limit is their value."""
+    floor = noise_floor([0.004] * 3, dtype="bfloat16", roundoff=(1.0, 1))
+
+    assert not floor.derived
+    assert_measured(floor.value, 0.004, atol=0, rtol=1e-9)
+
+
+def test_without_a_stand_in_a_small_floor_is_kept():
+    """A gate whose limit names no roundoff divides by what was measured."""
+    floor = noise_floor([1e-9] * 3, dtype="bfloat16")
 
     assert not floor.derived
     assert_measured(floor.value, 1e-9, atol=0, rtol=1e-9)
