@@ -19,6 +19,7 @@ class Mutant(NamedTuple):
 
 ROWS = "metrics._logit_rows"
 SHOWN = "metrics._kl_breakdown"
+QUANTILE = "metrics._kl_quantile"
 STREAMS = "metrics._divergence"
 
 # One fault a line.
@@ -51,40 +52,43 @@ KL_READING = [
     Mutant("later path counts", ROWS, "rows.kl_mean > held.kl_mean", "rows.kl_mean >= 0"),
 ]
 
+KL_QUANTILE = [
+    Mutant("maximum for quantile", QUANTILE, "value=quantile(means, q=q)", "value=max(means)"),
+    Mutant("mean for quantile", QUANTILE, "value=quantile(means, q=q)", "value=sum(means) / len(means)"),
+    Mutant("interpolated quantile", QUANTILE, "value=quantile(means, q=q)", "value=float(np.quantile(means, q))"),
+    Mutant("quantile of the rows", QUANTILE, "value=quantile(means, q=q)", "value=quantile(np.concatenate([part.kl for part in rows.drifts]), q=q)"),
+    Mutant("undefined as 0", "metrics._reason", "value=None", "value=0.0"),
+    Mutant("levels swapped", QUANTILE, "q=q, levels=levels)", "q=q, levels=Levels(low=levels.high, high=levels.low))"),
+    Mutant("no interval", QUANTILE, "interval=quantile_limits(means, q=q, levels=levels)", "interval=None"),
+    Mutant("limits of the rows", QUANTILE, "quantile_limits(means,", "quantile_limits(np.concatenate([part.kl for part in rows.forced]),"),
+    Mutant("limits of another quantile", QUANTILE, "quantile_limits(means, q=q,", "quantile_limits(means, q=0.75,"),
+    Mutant("rows as units", QUANTILE, "n=len(means)", "n=sum(part.kl.size for part in rows.forced)"),
+    Mutant("need not said", QUANTILE, "needed if len(means) < needed else None", "None"),
+    Mutant("rank one too low", "stats.quantile", "math.ceil(ordered.size * q), 1) - 1", "math.ceil(ordered.size * q) - 1, 1) - 1"),
+    Mutant("upper rank one too low", "stats.quantile", "np.flatnonzero(reaches)[0]", "np.flatnonzero(reaches)[0] - 1"),
+    Mutant("lower rank one too high", "stats.quantile", "np.flatnonzero(stays)[-1]", "np.flatnonzero(stays)[-1] + 1"),
+    Mutant("worst prompt is the best", SHOWN, "worst = drifts[int(np.argmax([part.kl_mean", "worst = drifts[int(np.argmin([part.kl_mean"),
+    Mutant("mean of the rows shown", SHOWN, "exact_mean(part.kl_mean for part in rows.drifts)", "exact_mean(every)"),
+    Mutant("mean of every path shown", SHOWN, "exact_mean(part.kl_mean for part in rows.drifts)", "exact_mean(part.kl_mean for part in rows.sections)"),
+]
+"""Faults of the quantile over prompts, which both KL quantiles must notice by themselves."""
+
 MUTANTS: Mapping[str, Sequence[Mutant]] = {
     "test_kl_p90": [
-        *READING, *KL_READING,
+        *READING, *KL_READING, *KL_QUANTILE,
         Mutant("another quantile", "metrics.kl_p90", "Q = 0.90", "Q = 0.80"),
         Mutant("median", "metrics.kl_p90", "Q = 0.90", "Q = 0.50"),
-        Mutant("maximum for quantile", "metrics.kl_p90", "value=quantile(means, q=Q)", "value=max(means)"),
-        Mutant("mean for quantile", "metrics.kl_p90", "value=quantile(means, q=Q)", "value=sum(means) / len(means)"),
-        Mutant("undefined as 0", "metrics._reason", "value=None", "value=0.0"),
-        Mutant("levels swapped", "metrics.kl_p90", "levels=levels)", "levels=Levels(low=levels.high, high=levels.low))"),
-        Mutant("no interval", "metrics.kl_p90", "interval=quantile_limits(means, q=Q, levels=levels)", "interval=None"),
-        Mutant("rows as units", "metrics.kl_p90", "n=len(means)", "n=sum(part.kl.size for part in rows.forced)"),
-        Mutant("need not said", "metrics.kl_p90", "needed if len(means) < needed else None", "None"),
-        Mutant("rank one too low", "stats.quantile", "math.ceil(ordered.size * q), 1) - 1", "math.ceil(ordered.size * q) - 1, 1) - 1"),
-        Mutant("upper rank one too low", "stats.quantile", "np.flatnonzero(reaches)[0]", "np.flatnonzero(reaches)[0] - 1"),
-        Mutant("lower rank one too high", "stats.quantile", "np.flatnonzero(stays)[-1]", "np.flatnonzero(stays)[-1] + 1"),
-        Mutant("worst prompt is the best", SHOWN, "worst = drifts[int(np.argmax([part.kl_mean", "worst = drifts[int(np.argmin([part.kl_mean"),
         Mutant("worst position off by one", ROWS, "WorstRow(int(rows.positions[row])", "WorstRow(int(rows.positions[row]) - 1"),
         Mutant("slope the other way", SHOWN, "centred = part.positions - part.positions.mean()", "centred = part.positions.mean() - part.positions"),
         Mutant("batch rows of ref order", SHOWN, "FACTOR * lowest]", "FACTOR * lowest - 1]"),
         Mutant("tags pooled", SHOWN, "for tag in pair.ref.prompts[part.prompt].tags:", "for tag in ('long', 'tools'):"),
         Mutant("agreement upside down", SHOWN, 'shown["top1_agreement"] = agree / total', 'shown["top1_agreement"] = 1 - agree / total'),
     ],
-    "test_kl_mean": [
-        *READING, *KL_READING,
-        Mutant("sum for mean over prompts", "metrics.kl_mean", "value=exact_mean(means)", "value=sum(means)"),
-        Mutant("mean over rows", "metrics.kl_mean", "value=exact_mean(means)", "value=exact_mean(np.concatenate([part.kl for part in rows.drifts]))"),
-        Mutant("median for mean", "metrics.kl_mean", "value=exact_mean(means)", "value=float(np.median(means))"),
-        Mutant("undefined as 0", "metrics._reason", "value=None", "value=0.0"),
-        Mutant("plain t", "stats.positive_mean", "error * (t + correction)", "error * t"),
-        Mutant("tail not looked at", "stats.positive_mean", "if not share < TAIL_SHARE:", "if False:"),
-        Mutant("few prompts suffice", "stats.positive_mean", "array.size < POSITIVE_MEAN_N_MIN", "array.size < 2"),
-        Mutant("need not said", "metrics.kl_mean", "POSITIVE_MEAN_N_MIN if short else None", "None"),
-        Mutant("need said for a tail", "metrics.kl_mean", " and len(means) < POSITIVE_MEAN_N_MIN", ""),
-        Mutant("limits of the rows", "metrics.kl_mean", "positive_mean_limits(means,", "positive_mean_limits(np.concatenate([part.kl for part in rows.forced]),"),
+    "test_kl_p50": [
+        *READING, *KL_READING, *KL_QUANTILE,
+        Mutant("another quantile", "metrics.kl_p50", "Q = 0.50", "Q = 0.60"),
+        Mutant("quantile of the tail", "metrics.kl_p50", "Q = 0.50", "Q = 0.90"),
+        Mutant("named as the other", "metrics.kl_p50", 'NAME = "logits.kl_p50"', 'NAME = "logits.kl_p90"'),
     ],
     "test_kl_max": [
         *READING,

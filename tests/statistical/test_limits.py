@@ -13,7 +13,6 @@ from validate.stats import (
     abs_mean_limits,
     floor_limits,
     mean_limits,
-    positive_mean_limits,
     proportion_limits,
     quantile_limits,
     ratio_limits,
@@ -124,25 +123,6 @@ def test_ratio_of_lognormal_errors():
 
     assert at_least(0.05) <= high <= at_most(0.05)
     assert at_least(0.01) <= low <= at_most(0.01)
-
-
-@pytest.mark.parametrize("n", [30, 48, 100])
-@pytest.mark.parametrize(
-    ("tail", "worst"), [("exponential", 0.05), ("lognormal-1", 0.05), ("lognormal-1.5", 0.11)]
-)
-def test_positive_mean(tail, worst, n):
-    """Upper error rates of the docstring: 5 % up to log-normal sigma 1, about 10 % at 1.5."""
-    rng = np.random.default_rng(107)
-    sigma = {"lognormal-1": 1.0, "lognormal-1.5": 1.5}.get(tail)
-
-    low, high = error_rates(
-        lambda: rng.exponential(size=n) if sigma is None else np.exp(rng.normal(0, sigma, size=n)),
-        lambda x: positive_mean_limits(x, levels=LEVELS),
-        true=1.0 if sigma is None else np.exp(sigma**2 / 2),
-    )
-
-    assert high <= at_most(worst)
-    assert low <= at_most(0.01)
 
 
 @pytest.mark.parametrize("n", [3, 4, 8])

@@ -18,7 +18,7 @@ from validate.metrics.greedy_invalid_ids import greedy_invalid_ids
 from validate.metrics.greedy_length_mismatch import greedy_length_mismatch
 from validate.metrics.greedy_unexplained import greedy_unexplained
 from validate.metrics.kl_max import kl_max
-from validate.metrics.kl_mean import kl_mean
+from validate.metrics.kl_p50 import kl_p50
 from validate.metrics.kl_p90 import kl_p90
 from validate.metrics.logits_err_ratio import logits_err_ratio
 from validate.metrics.logits_nonfinite import logits_nonfinite
@@ -58,7 +58,7 @@ METRICS: Mapping[str, Metric] = {
     "logits.nonfinite": logits_nonfinite,
     "logits.kl_p90": kl_p90,
     "logits.kl_max": kl_max,
-    "logits.kl_mean": kl_mean,
+    "logits.kl_p50": kl_p50,
     "logits.nll_delta": nll_delta,
     "logits.top1_flips": top1_flips,
     "logits.err_ratio": logits_err_ratio,

@@ -22,14 +22,15 @@ PER = 1000.0
 
 
 def kl_breakdown(pair: Pair, rows: LogitRows) -> dict[str, float]:
-    """Row quantiles, means by tag, section and batch row, slope over position, top-1 and top-k.
+    """Mean over prompts, row quantiles, means by tag, section and batch row, slope over position, top-1 and top-k.
 
-    Quantiles, slope and overlap are those of the teacher-forced prefill rows, tags and
-    batch rows those of the prompt values that the metrics are made from.
+    Quantiles, slope and overlap are those of the teacher-forced prefill rows; the mean, tags
+    and batch rows those of the prompt values that the metrics are made from.
     """
     forced = rows.forced
     every = np.concatenate([section.kl for section in forced])
     shown = {f"row.{name}": quantile(every, q=q) for name, q in ROW_QUANTILES.items()}
+    shown["mean"] = exact_mean(part.kl_mean for part in rows.drifts)
     shown["row.max"] = float(every.max())
     shown["slope_per_1000_positions"] = _slope(forced)
     for section in ("decode.logits", "stream.logits"):

@@ -1,12 +1,7 @@
 """``logits.kl_p90``: 90th percentile over prompts of the prompt's mean KL."""
 
-import numpy as np
-
-from validate.metrics._kl_breakdown import kl_breakdown, kl_pattern, worst_mean
-from validate.metrics._logit_rows import logit_rows
-from validate.metrics._reason import without_value
+from validate.metrics._kl_quantile import kl_quantile
 from validate.schema import Levels, Measurement, Pair
-from validate.stats import quantile, quantile_limits, quantile_n_min
 
 __all__ = ["kl_p90"]
 
@@ -35,21 +30,4 @@ def kl_p90(pair: Pair, levels: Levels) -> Measurement:
     Source:
         ``validate.numerics.row_statistics`` and ``validate.stats.quantile_limits``.
     """
-    rows = logit_rows(pair)
-    if rows.reason is not None:
-        return without_value(NAME, rows.reason, unit="nats", n_of="prompts")
-    means = [part.kl_mean for part in rows.drifts]
-    needed = quantile_n_min(Q, levels.high)
-    return Measurement(
-        metric=NAME,
-        value=quantile(means, q=Q),
-        unit="nats",
-        n=len(means),
-        n_of="prompts",
-        interval=quantile_limits(means, q=Q, levels=levels),
-        worst=worst_mean(rows.drifts),
-        worst_value=float(np.max(means)),
-        pattern=kl_pattern(pair, rows),
-        breakdown=kl_breakdown(pair, rows),
-        n_needed=needed if len(means) < needed else None,
-    )
+    return kl_quantile(pair, levels, name=NAME, q=Q)

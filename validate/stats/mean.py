@@ -17,8 +17,8 @@ MIN_UNITS = 2
 def mean_limits(values: Numbers, *, levels: Levels) -> Interval:
     """Student t limits for the mean over independent units.
 
-    Meant for paired differences, which are near symmetric; for non-negative
-    heavy-tailed numbers such as KL take ``positive_mean_limits``.
+    Meant for paired differences, which are near symmetric; for heavy-tailed
+    numbers such as KL take ``quantile_limits``: few units cannot bound their mean.
 
     Args:
         values: One number per unit (prompt), e.g. cand minus ref.

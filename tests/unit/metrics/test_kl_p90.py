@@ -94,6 +94,7 @@ def test_a_prompt_counts_by_its_worse_path(decoded, expected):
     assert_measured(found.breakdown["decode.logits.mean"], decoded, atol=0, rtol=1e-12)
     assert_measured(found.breakdown["stream.logits.mean"], 1.0, atol=0, rtol=1e-12)
     assert_measured(found.breakdown["row.max"], 3e-3, atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["mean"], expected, atol=0, rtol=1e-12)
 
 
 def test_the_worse_path_is_named():

@@ -102,7 +102,7 @@ def test_the_table_shows_value_limit_and_floor():
     text = render_console(run(side("rocm", 0.2), repeats=repeats(0.0, 0.0, 0.0)))
 
     assert re.search(r"PASS +\| logits\.kl_p90 +\| 0\.2 nats +\| 1 +\| 0 +\| 2 *\|", text)
-    assert re.search(r"logits\.kl_mean +\| 51\.2 x floor \(0\.2 nats\) +\| 5 x floor", text)
+    assert re.search(r"logits\.kl_p50 +\| 51\.2 x floor \(0\.2 nats\) +\| 5 x floor", text)
     assert "0.003906 (roundoff)" in text
 
 
@@ -175,7 +175,7 @@ def test_gates_that_share_a_reason_share_a_block():
     report = run(side("rocm", 0.2), oracle=side("oracle", 2.5))
 
     for text in (render_console(report), render_markdown(report)):
-        assert "logits.kl_p90, logits.kl_mean, state.kda_rel_l2" in text
+        assert "logits.kl_p90, logits.kl_p50, state.kda_rel_l2" in text
         assert text.count("(so nothing is said of cand)") == 1
 
 

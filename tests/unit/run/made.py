@@ -144,7 +144,7 @@ def ratio(pair: Pair, levels: Levels) -> Measurement:
 
 METRICS = {
     "logits.kl_p90": bounded,
-    "logits.kl_mean": bounded,
+    "logits.kl_p50": bounded,
     "logits.kl_max": deviation,
     "logits.err_ratio": ratio,
     "state.kda_rel_l2": deviation,
@@ -157,7 +157,7 @@ YARDSTICK = (
 )
 GATES = (
     GateSpec(name="logits.kl_p90", kind="bound", weight=1.0),
-    GateSpec(name="logits.kl_mean", kind="noise_ratio", weight=1.0),
+    GateSpec(name="logits.kl_p50", kind="noise_ratio", weight=1.0),
     GateSpec(name="state.kda_rel_l2", kind="bound"),
 )
 
@@ -190,7 +190,7 @@ def limits(**changes: Limit) -> Limits:
         "route_gap.bfloat16": entry(0.01),
         "yardstick.ref_error.bfloat16": entry(2.0),
         "logits.kl_p90.bfloat16": entry(1.0),
-        "logits.kl_mean.bfloat16": entry(5.0, roundoff=(1.0, 1)),
+        "logits.kl_p50.bfloat16": entry(5.0, roundoff=(1.0, 1)),
         "logits.kl_max.bfloat16": entry(1.0),
         "logits.err_ratio.bfloat16": entry(1.5, worst=2.0),
         "state.kda_rel_l2.bfloat16": entry(1.0),

@@ -11,7 +11,7 @@ from validate.schema.suite import CleanRule, GateSpec
 from validate.suite import dump_limits, load_limits
 
 P90 = GateSpec(name="logits.kl_p90", kind="bound", weight=1.0)
-MEAN = GateSpec(name="logits.kl_mean", kind="noise_ratio", weight=1.0)
+P50 = GateSpec(name="logits.kl_p50", kind="noise_ratio", weight=1.0)
 RATIO = GateSpec(name="logits.err_ratio", kind="three_way", weight=1.0)
 FLIPS = GateSpec(name="logits.top1_flips", kind="exact")
 KNOWN = (*METRICS, "logits.top1_flips", "attention.routing_mismatch")
@@ -42,7 +42,7 @@ RULES = {
     "route_gap": rule(metrics=("attention.routing_mismatch",), breakdown="largest gap"),
     "yardstick.ref_error": rule("oracle", factor=3.0),
     "logits.kl_p90": rule("repeats", "oracle", factor=4.0),
-    "logits.kl_mean": rule("repeats", roundoff=(16.0, 2)),
+    "logits.kl_p50": rule("repeats", roundoff=(16.0, 2)),
     "logits.err_ratio": rule(worst_factor=3.0),
 }
 ALL = {**METRICS, "logits.top1_flips": gap, "attention.routing_mismatch": gap}
@@ -54,7 +54,7 @@ def made(*gates, **changes):
         "ref": side("cuda"),
         "repeats": repeats(0.1, 0.1, 0.1, 0.2),
         "oracle": side("oracle", 1.0),
-        "suite": suite(*(gates or (P90, MEAN, RATIO, FLIPS))),
+        "suite": suite(*(gates or (P90, P50, RATIO, FLIPS))),
         "rules": RULES,
         "metrics": ALL,
         "path": "t.toml",
@@ -92,7 +92,7 @@ def test_a_limit_is_never_below_a_repeat():
 
 def test_a_noise_ratio_holds_each_repeat_against_the_floor_of_the_others():
     """The last repeat, 0.2 (upper limit 0.22), over a floor of exactly 0.1: 2.2, twice that 4.4."""
-    limit = made(MEAN)["logits.kl_mean.bfloat16"]
+    limit = made(P50)["logits.kl_p50.bfloat16"]
 
     assert limit.clean == pytest.approx(2.2)
     assert limit.value == 4.4
@@ -163,15 +163,15 @@ def test_faults_stand_beside_and_never_enter():
     """The smallest of them; a ratio is in floors; a fault that gave NaN is no number."""
     faults = {
         "logits.kl_p90": {"HD-05": 9.0, "VX-01": 6.0, "VX-02": float("nan")},
-        "logits.kl_mean": {"HD-05": 9.0},
+        "logits.kl_p50": {"HD-05": 9.0},
     }
     plain, beside = made(), made(faults=faults)
     limit = beside["logits.kl_p90.bfloat16"]
 
     assert (limit.fault, limit.fault_id) == (6.0, "VX-01")
     assert limit.value == plain["logits.kl_p90.bfloat16"].value
-    assert beside["logits.kl_mean.bfloat16"].fault_id == "HD-05"
-    assert beside["logits.kl_mean.bfloat16"].fault == pytest.approx(9.0 / 0.17857, rel=0.01)
+    assert beside["logits.kl_p50.bfloat16"].fault_id == "HD-05"
+    assert beside["logits.kl_p50.bfloat16"].fault == pytest.approx(9.0 / 0.17857, rel=0.01)
 
 
 def test_a_limit_above_a_fault_is_refused():
@@ -194,8 +194,8 @@ def test_a_limit_that_is_not_above_clean_is_refused():
         rules[name] = RULES[name].model_copy(update={"at_least": 0.1})
     with pytest.raises(InputError, match=r"logits\.kl_p90\.bfloat16: limit 0 is not above clean 0"):
         made(P90, repeats=same, rules=rules)
-    with pytest.raises(InputError, match="a floor over repeats is 0 or undefined"):
-        made(MEAN, repeats=same, rules=rules)
+    with pytest.raises(InputError, match=r"logits\.kl_p50\.bfloat16: limit 0 is not above clean 0"):
+        made(P50, repeats=same, rules=rules)
 
 
 @pytest.mark.parametrize("count", [0, 3])

@@ -41,7 +41,7 @@ def test_a_clean_candidate_passes():
 def test_numbers_reach_the_report():
     """Value, judged ratio, floor, limit, share and rerun line."""
     report = run(side("rocm", 0.2))
-    bound, ratio_gate = gate(report, "logits.kl_p90"), gate(report, "logits.kl_mean")
+    bound, ratio_gate = gate(report, "logits.kl_p90"), gate(report, "logits.kl_p50")
 
     assert bound.measurement.value == pytest.approx(0.2)
     assert bound.judged == bound.measurement.value
@@ -116,7 +116,7 @@ def test_too_few_repeats_are_inconclusive(count):
 
     assert report.exit_code == 3
     assert outcomes(report)["yardstick.floor"] == "INCONCLUSIVE"
-    assert outcomes(report)["logits.kl_mean"] == "INCONCLUSIVE"
+    assert outcomes(report)["logits.kl_p50"] == "INCONCLUSIVE"
     assert outcomes(report)["logits.kl_p90"] == "PASS"
     assert gate(report, "yardstick.floor").reason == (
         f"undefined: {count} repeats of ref, at least 3 needed (n = {count} repeats, 3 needed)"
@@ -135,7 +135,7 @@ def test_a_repeat_that_does_not_match_is_told():
 def test_a_floor_of_zero_falls_back_to_unit_roundoff():
     """0.01 is 2.56 times 2**-8; the report says where the floor comes from."""
     report = run(side("rocm", 0.01), repeats=repeats(0.0, 0.0, 0.0))
-    found = gate(report, "logits.kl_mean")
+    found = gate(report, "logits.kl_p50")
 
     assert found.noise.value == 2.0**-8
     assert found.noise.derived
@@ -345,7 +345,7 @@ def test_only_does_not_change_a_verdict():
     part = run(side("rocm", 0.2), only=["logits"])
 
     assert outcomes(part) == {k: v for k, v in outcomes(whole).items() if not k.startswith("state")}
-    for name in ("logits.kl_p90", "logits.kl_mean"):
+    for name in ("logits.kl_p90", "logits.kl_p50"):
         assert gate(part, name) == gate(whole, name)
     assert "gates left out of this run: state.kda_rel_l2" in part.not_tested
 
@@ -355,7 +355,7 @@ def test_skip_leaves_out_and_says_so():
     report = run(side("rocm", 0.2), skip=["logits"])
 
     assert "logits.kl_p90" not in outcomes(report)
-    assert "gates left out of this run: logits.kl_p90, logits.kl_mean" in report.not_tested
+    assert "gates left out of this run: logits.kl_p90, logits.kl_p50" in report.not_tested
 
 
 def test_nothing_left_is_an_error():
@@ -394,7 +394,7 @@ def test_each_pair_is_made_once_and_shared_by_all_metrics():
 
     run(
         side("rocm", 0.2),
-        metrics={**METRICS, "logits.kl_p90": counting, "logits.kl_mean": counting},
+        metrics={**METRICS, "logits.kl_p90": counting, "logits.kl_p50": counting},
     )
 
     assert len(used) == 2 * len(made)
@@ -449,13 +449,13 @@ def test_an_undefined_repeat_is_told():
             )
         return bounded(pair, levels)
 
-    report = run(side("rocm", 0.2), metrics={**METRICS, "logits.kl_mean": shy})
+    report = run(side("rocm", 0.2), metrics={**METRICS, "logits.kl_p50": shy})
 
-    assert gate(report, "logits.kl_mean").noise.why_undefined == (
+    assert gate(report, "logits.kl_p50").noise.why_undefined == (
         "0 repeats of ref, at least 3 needed; 4 of 4 undefined: no tensors"
     )
     assert gate(report, "yardstick.floor").reason.startswith(
-        "undefined: 1 floors are not measured; logits.kl_mean: 0 repeats of ref"
+        "undefined: 1 floors are not measured; logits.kl_p50: 0 repeats of ref"
     )
 
 

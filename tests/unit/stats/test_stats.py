@@ -14,13 +14,11 @@ from validate.stats import (
     floor_limits,
     geometric_ratio,
     mean_limits,
-    positive_mean_limits,
     proportion_limits,
     quantile,
     quantile_limits,
     quantile_n_min,
     ratio_limits,
-    tail_share,
 )
 
 LEVELS = Levels(low=0.99, high=0.95)
@@ -217,62 +215,6 @@ class TestRatio:
             ratio_limits([1.0], [1.0, 2.0], levels=LEVELS)
         with pytest.raises(InputError, match="`numerators` holds 1 of 1"):
             geometric_ratio([math.nan], [1.0])
-
-
-class TestPositiveMean:
-    def test_by_its_formula(self):
-        found = positive_mean_limits(SKEWED, levels=LEVELS)
-
-        n, level = 48, 1 - 0.05 / 3
-        t, se = scipy.stats.t.ppf(level, n - 1), scipy.stats.sem(SKEWED)
-        skew = scipy.stats.skew(SKEWED)
-        expected = SKEWED.mean() + se * (t + skew * (1 + 2 * t**2) / (6 * math.sqrt(n)))
-        assert_measured(found.high, expected, atol=0, rtol=1e-10)
-        lower = scipy.stats.ttest_1samp(SKEWED, 0, alternative="greater")
-        assert_measured(found.low, lower.confidence_interval(0.99).low, atol=0, rtol=1e-10)
-        assert found.method == "skewness-corrected t"
-
-    def test_left_skew_does_not_shorten_it(self):
-        mirrored = 50.0 - SKEWED
-        found = positive_mean_limits(mirrored, levels=LEVELS)
-
-        t = scipy.stats.t.ppf(1 - 0.05 / 3, 47)
-        expected = mirrored.mean() + t * scipy.stats.sem(mirrored)
-        assert_measured(found.high, expected, atol=0, rtol=1e-12)
-
-    def test_one_dominant_unit_leaves_no_upper_limit(self):
-        values = np.concatenate([SKEWED, [500.0]])
-        found = positive_mean_limits(values, levels=LEVELS)
-
-        assert found.high is None
-        assert "no upper limit: one unit carries 98% of the spread" in found.method
-        assert found.low is not None
-
-    def test_few_units_leave_no_upper_limit(self):
-        found = positive_mean_limits(SKEWED[:29], levels=LEVELS)
-
-        assert found.high is None
-        assert "no upper limit from 29 of 30 units" in found.method
-
-    def test_lower_limit_stops_at_zero(self):
-        assert positive_mean_limits([0.0] * 30 + [1.0], levels=LEVELS).low == 0.0
-
-    def test_equal_values_need_no_tail(self):
-        found = positive_mean_limits([0.0, 0.0], levels=LEVELS)
-
-        assert (found.low, found.high) == (0.0, 0.0)
-
-    def test_tail_share_by_hand(self):
-        # Deviations -1, -1, -1, 3: squares 1, 1, 1, 9.
-        assert tail_share([0.0, 0.0, 0.0, 4.0]) == 0.75
-        assert tail_share([2.0, 2.0]) is None
-        assert tail_share([]) is None
-
-    def test_refuses_negative_and_nan(self):
-        with pytest.raises(InputError, match=r"`values` must not be negative, got -1.0 at 1"):
-            positive_mean_limits([0.0, -1.0], levels=LEVELS)
-        with pytest.raises(InputError, match="`values` holds 1 of 2"):
-            positive_mean_limits([0.0, math.nan], levels=LEVELS)
 
 
 class TestFloor:

@@ -10,7 +10,7 @@ from validate.errors import SuiteError
 from validate.suite import load_prompts, load_suite
 
 ROOT = Path(__file__).parents[3]
-KNOWN = ("logits.kl_p90", "logits.nll_delta", "logits.kl_mean", "state.kda_rel_l2")
+KNOWN = ("logits.kl_p90", "logits.nll_delta", "logits.kl_p50", "state.kda_rel_l2")
 
 HEAD = """\
 schema_version = 1
@@ -88,7 +88,7 @@ def test_misspelt_gate_is_named_with_line_and_nearest_match(tmp_path):
     assert message.splitlines()[0] == (
         "x.toml:13: gate 'logits.kl_p9o' names no metric; did you mean 'logits.kl_p90'?"
     )
-    assert "known here: logits.kl_mean, logits.kl_p90, logits.nll_delta" in message
+    assert "known here: logits.kl_p50, logits.kl_p90, logits.nll_delta" in message
     assert message.endswith("(all: validate list metrics)")
 
 
