@@ -15,7 +15,7 @@ demo: $(STAMP)
 	$(BIN)/validate compare --ref cuda --cand rocm
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m "not benchmark" -q
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
