@@ -76,6 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         0 PASS, 1 FAIL, 2 usage, 3 INCONCLUSIVE, 4 INCOMPARABLE or damaged
         capture, 70 any uncaught error, 130 interrupted.
     """
+    # Before torch loads OpenMP: threads that spin at a barrier while another process holds
+    # their core made captures 50 times slower on two busy cores; no number depends on it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = TRACEBACK in arguments or os.environ.get("VALIDATE_DEBUG") == "1"
     arguments = [argument for argument in arguments if argument != TRACEBACK]

@@ -10,7 +10,19 @@ ATTENTION_FAULTS = (
         title="Repeated heads unpadded by prefix: heads [:12] of 48 are read, not every fourth",
         where="cand",
         expect="FAIL",
-        gates=("attention.head_rel_l2", "attention.lse_abs", "greedy.unexplained"),
+        gates=(
+            "attention.head_rel_l2",
+            "attention.row_rel_l2",
+            "attention.scale",
+            "attention.lse_abs",
+            "attention.introduced_ratio",
+            "attention.propagated_ratio",
+            "attention.routing_weight",
+            "state.kda_rel_l2",
+            "state.conv_rel_l2",
+            "state.prefill_decode",
+            "greedy.unexplained",
+        ),
         source=(
             "Stride-unpad and prefix-unpad mixed up: sglang pads by repeat_interleave in an older "
             "and by tile in a newer version, and the unpad must match "
@@ -23,7 +35,7 @@ ATTENTION_FAULTS = (
         title="Base-2 log-sum-exp fed to the base-e merge of split attention",
         where="cand",
         expect="FAIL",
-        gates=("attention.scale", "attention.lse_abs"),
+        gates=("attention.head_rel_l2", "attention.scale", "attention.lse_abs"),
         source=(
             "sgl-project/sglang#40903 and #35045, vllm-project/vllm#52796. Planted where the "
             "parts of a split are merged: each part's log-sum-exp is lse / ln 2, so that merge "
@@ -35,7 +47,21 @@ ATTENTION_FAULTS = (
         title="A [B,16,D] attention output read with a 12-head stride",
         where="cand",
         expect="FAIL",
-        gates=("attention.head_rel_l2", "attention.lse_abs", "state.prefill_decode"),
+        gates=(
+            "attention.head_rel_l2",
+            "attention.row_rel_l2",
+            "attention.scale",
+            "attention.lse_abs",
+            "attention.introduced_ratio",
+            "attention.propagated_ratio",
+            "attention.routing_mismatch",
+            "attention.routing_weight",
+            "state.kda_rel_l2",
+            "state.conv_rel_l2",
+            "state.kv_rel_l2",
+            "state.prefill_decode",
+            "greedy.unexplained",
+        ),
         source=(
             "Close relative of HD-05 (vllm-project/vllm-omni#5716), and of the non-contiguous "
             "slice read as packed (sgl-project/sglang#34007). Planted in the unpad of pad=zero: "
