@@ -13,12 +13,21 @@ from tests.measured import assert_measured
 from tests.unit.capture.backends.recording import CONFIG, PROMPTS, expected_names, make_project
 from validate import oracle
 from validate.capture.backends import torch_batch
-from validate.capture.backends.torch_batch import STREAM_TOKENS, Runner, run_batch
+from validate.capture.backends.torch_batch import Runner, run_batch
 from validate.models import PathOptions, Trace, decode_forced, load_weights, prefill
 from validate.schema import Prompt
 
 INSIDE = tuple(p for p in PROMPTS if "tensors" in p.tags)
 PLAIN = tuple(p for p in PROMPTS if "tensors" not in p.tags)
+
+
+STEPS = 5
+
+
+@pytest.fixture(autouse=True)
+def short_streams(monkeypatch):
+    """Five tokens instead of sixteen."""
+    monkeypatch.setattr(torch_batch, "STREAM_TOKENS", STEPS)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +66,7 @@ def test_everything_recorded_in_float64_is_what_the_oracle_records(seed1, form, 
     weights = oracle.load_weights(seed1)
 
     for row in made:
-        run = oracle.run_prompt(row.prompt, weights, CONFIG, stream_tokens=STREAM_TOKENS, chunk=4)
+        run = oracle.run_prompt(row.prompt, weights, CONFIG, stream_tokens=STEPS, chunk=4)
         assert row.tensors.keys() == run.tensors.keys()
         for name, (expected, axes) in run.tensors.items():
             array = row.tensors[name].array
@@ -115,8 +124,8 @@ def test_stream_logprobs_are_the_log_softmax_of_the_decode_rows(seed1, form, dty
     for prompt in PLAIN:
         (made,) = run_batch(run, [prompt])
         rows = torch.log_softmax(decoded(run, prompt, made.stream).double(), dim=-1)
-        taken = rows[torch.arange(STREAM_TOKENS), list(made.stream.token_ids)]
-        assert len(made.stream.token_ids) == STREAM_TOKENS
+        taken = rows[torch.arange(STEPS), list(made.stream.token_ids)]
+        assert len(made.stream.token_ids) == STEPS
         assert made.stream.finish_reason == "length"
         assert_measured(made.stream.logprobs, taken, atol=1e-12, rtol=1e-12)
         assert_measured(taken, rows.amax(-1), atol=1e-12, rtol=1e-12)
@@ -130,7 +139,7 @@ def test_stream_logits_are_of_a_prefill_over_prompt_and_stream(seed1):
         row = [*head, *made.stream.token_ids[:-1]]
         logits, _ = prefill(run.weights, [row], config=CONFIG, options=run.options, device="cpu")
         expected = logits[0, len(head) - 1 :]
-        assert expected.shape == (STREAM_TOKENS, CONFIG.vocab_size)
+        assert expected.shape == (STEPS, CONFIG.vocab_size)
         assert_measured(made.tensors["stream.logits"].array, expected, atol=1e-12, rtol=1e-12)
 
 
@@ -182,7 +191,7 @@ def test_a_logprob_that_is_no_number_is_none(seed1):
         PLAIN[:1],
     )
 
-    assert made[0].stream.logprobs == (None,) * STREAM_TOKENS
+    assert made[0].stream.logprobs == (None,) * STEPS
     assert np.isnan(made[0].tensors["logits"].array.astype(np.float32)).all()
 
 
