@@ -2,9 +2,10 @@
 
     pytest -m benchmark -s tests/benchmarks/test_compare_memory.py
 
-writes a pair of captures of 100 MB and a pair of 2 GB (about 4.5 GB of disk),
-streams every tensor of both sides in a process of its own and compares the
-peaks of resident memory, mapped pages included. ``VALIDATE_BENCH_MB=20,200``
+writes a pair of captures of 100 MB and a pair of 2 GB (about 4.5 GB of disk) and,
+in a process of its own, reads or compares them; the peaks of resident memory,
+mapped pages included, must not differ. One test streams every tensor, the other
+pairs the captures and runs every logits metric over them. ``VALIDATE_BENCH_MB=20,200``
 takes other sizes.
 """
 
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import ml_dtypes
@@ -59,6 +61,57 @@ json.dump({"import_mb": before, "peak_mb": status("VmHWM"), "tensors": count, "w
 """
 
 
+COMPARE = """
+import json, pathlib, sys, time
+from validate.capture import open_capture
+from validate.metrics import METRICS
+from validate.pairing import pair
+from validate.schema import Levels
+
+def status(key):
+    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(key):
+            return int(line.split()[1]) / 1000
+
+before = status("VmHWM")
+begin = time.perf_counter()
+ref, cand = (open_capture(pathlib.Path(path), label=path) for path in sys.argv[1:])
+matched = pair(ref, cand, near_tie=0.1, route_gap=0.1)
+opened = time.perf_counter()
+found = {name: metric(matched, Levels(low=0.999)) for name, metric in METRICS.items()
+         if name.startswith("logits.") and name != "logits.err_ratio"}
+json.dump({"import_mb": before, "peak_mb": status("VmHWM"), "tensors": len(ref.prompts),
+           "worst": found["logits.kl_max"].value, "open_s": opened - begin,
+           "compare_s": time.perf_counter() - opened}, sys.stdout)
+"""
+VOCAB = 8192
+ROWS = 61
+"""Scored positions of a prompt; one megabyte of bfloat16 logits."""
+
+
+def write_logits(folder: Path, megabytes: int) -> float:
+    """Two captures of ``megabytes`` of logits each; gives the seconds it took."""
+    prompts = [
+        make_prompt(n).model_copy(update={"token_ids": tuple(range(ROWS)), "prompt_length": ROWS})
+        for n in range(megabytes)
+    ]
+    begin = time.perf_counter()
+    for side, scale in (("ref", 1.0), ("cand", 1.01)):
+        rng = np.random.default_rng(0)
+        with CaptureWriter(folder / side, header=make_header(prompts)) as writer:
+            for prompt in prompts:
+                logits = (rng.standard_normal((ROWS, VOCAB), dtype=np.float32) * scale).astype(
+                    ml_dtypes.bfloat16
+                )
+                tensors = {
+                    "logits": Tensor(logits, ("rows", "vocab")),
+                    "logits.positions": Tensor(np.arange(ROWS, dtype=np.int32), ("rows",)),
+                }
+                writer.add(prompt, tensors, stream=None, batch_row=0)
+            writer.close(path_proof=PROOF, timing={})
+    return time.perf_counter() - begin
+
+
 def write_pair(folder: Path, megabytes: int) -> float:
     """Two captures of ``megabytes`` each, of bfloat16; gives the seconds it took."""
     rows, width = 2048, TENSOR_MB * 10**6 // 2 // 2048
@@ -80,12 +133,14 @@ def write_pair(folder: Path, megabytes: int) -> float:
     return time.perf_counter() - begin
 
 
-def measure(folder: Path, megabytes: int) -> dict[str, float]:
-    """Write a pair, stream it in a process of its own, remove it."""
-    seconds = write_pair(folder, megabytes)
+def measure(
+    folder: Path, megabytes: int, *, write: Callable[[Path, int], float], script: str
+) -> dict[str, float]:
+    """Write a pair, run ``script`` on it in a process of its own, remove it."""
+    seconds = write(folder, megabytes)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", READ, str(folder / "ref"), str(folder / "cand")],
+        [sys.executable, "-c", script, str(folder / "ref"), str(folder / "cand")],
         capture_output=True,
         check=True,
         env=env,
@@ -97,8 +152,12 @@ def measure(folder: Path, megabytes: int) -> dict[str, float]:
 
 @pytest.mark.benchmark
 @pytest.mark.slow
-def test_peak_memory_does_not_grow_with_the_captures(tmp_path, capsys):
-    small, large = (measure(tmp_path / str(mb), mb) for mb in SIZES_MB)
+@pytest.mark.parametrize(
+    ("write", "script"), [(write_pair, READ), (write_logits, COMPARE)], ids=["read", "compare"]
+)
+def test_peak_memory_does_not_grow_with_the_captures(tmp_path, capsys, write, script):
+    """Twenty times the data, the same peak but for lists of names and one number a row."""
+    small, large = (measure(tmp_path / str(mb), mb, write=write, script=script) for mb in SIZES_MB)
 
     with capsys.disabled():
         for found in (small, large):

@@ -257,12 +257,14 @@ def choose_device(target: Target, wanted: str | None) -> str:
             "device here\n  do next: validate doctor, or --device cpu"
         )
         raise InputError(msg)
-    has_aiter = importlib.util.find_spec("aiter") is not None
-    if target.options.get("kernels") == "aiter" and not (has_aiter and device == "rocm"):
+    if target.options.get("kernels") == "aiter":
+        found = importlib.util.find_spec("aiter") is not None
         msg = (
-            f"target '{target.text}': kernels=aiter runs AITER's kernels or nothing; here: "
-            f"device {device}, package aiter {'found' if has_aiter else 'not installed'}\n"
-            "  do next: validate doctor, or kernels=torch (evidence: emulated)"
+            f"target '{target.text}': kernels=aiter runs AITER's kernels or nothing, and this "
+            f"version calls none of them yet; here: device {device}, package aiter "
+            f"{'found' if found else 'not installed'}\n"
+            "  do next: kernels=torch (evidence: emulated), or capture with the serving engine "
+            "itself in the format of docs/capture-format.md"
         )
         raise InputError(msg)
     return device

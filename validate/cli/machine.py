@@ -14,7 +14,7 @@ from validate.cli.session import open_project
 __all__ = ["describe", "lines_of", "name_clashes"]
 
 KERNELS = {
-    "aiter": "AMD's kernels, which rocm:kernels=aiter needs",
+    "aiter": "AMD's kernels; not called by this version",
     "triton": "the kernel compiler that torch uses",
     "flashinfer": "CUDA kernels for attention and sampling",
     "fla": "flash-linear-attention, kernels for KDA",

@@ -128,9 +128,7 @@ def _floors(
     """The floor over all repeats, then over all but each in turn."""
     values = [one.value for one in found if one.value is not None]
     without = [[v for j, v in enumerate(values) if j != i] for i in range(len(values))]
-    return [
-        noise_floor(kept, dtype=dtype, roundoff=roundoff).value for kept in (values, *without)
-    ]
+    return [noise_floor(kept, dtype=dtype, roundoff=roundoff).value for kept in (values, *without)]
 
 
 def _ratio_ends(gate: GateSpec, rule: CleanRule, pairs: CleanPairs, *, dtype: str) -> Ends:

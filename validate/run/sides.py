@@ -76,9 +76,7 @@ def refusals(ref: Side, cand: Side, *, suite: Suite) -> tuple[str, ...]:
 
 def _wanted(manifest: Manifest) -> str:
     if manifest.path_proof.path == "rocm":
-        return (
-            "capture it on a ROCm device with rocm:kernels=aiter, so that AITER kernels are proven"
-        )
+        return "capture it on a ROCm device through AITER's kernels, counted in the path proof"
     return "capture it on a named CUDA card"
 
 

@@ -162,7 +162,7 @@ def test_evidence_is_checked_before_the_pair():
     assert all(found.measurement is None for found in report.gates)
     assert gate(report, "yardstick.aa").reason == (
         "missing evidence: cand 'rocm' is emulated, suite 'small' accepts hardware only; capture "
-        "it on a ROCm device with rocm:kernels=aiter, so that AITER kernels are proven"
+        "it on a ROCm device through AITER's kernels, counted in the path proof"
     )
 
 
