@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tests.unit.models.small import SMALL, small_weights
+from validate.capture import CaptureReader, open_capture
 from validate.capture.backends import torch_model
 from validate.models import save_weights
 from validate.schema import Manifest, ModelConfig, Prompt
 
-__all__ = ["CONFIG", "PROMPTS", "expected_names", "make_project", "record"]
+__all__ = ["CONFIG", "ONE", "PROMPTS", "expected_names", "make_project", "opened", "record"]
 
 CONFIG: ModelConfig = SMALL.model_copy(update={"vocab_size": 21, "tokenizer_length": 19})
 
@@ -29,6 +30,9 @@ PROMPTS = (
     Prompt(id="other", token_ids=(2, 7, 1), prompt_length=2, tags=("short",)),
 )
 """Prompts that are looked inside of stand between others, with odd, even and single lengths."""
+
+ONE = PROMPTS[:1]
+"""Enough where only the manifest counts."""
 
 TOML = """
 schema_version = 1
@@ -99,6 +103,11 @@ _STATE_ROWS: dict[str, tuple[str, ...]] = {
     **{f"conv.{layer}": ("qkv", "channels", "taps") for layer in (0, 2, 3)},
     **{f"kv.{layer}": ("tokens", "latent") for layer in (1, 4)},
 }
+
+
+def opened(out: str) -> CaptureReader:
+    """Read what was recorded into ``out``."""
+    return open_capture(Path(out), label=out)
 
 
 def expected_names(prompt: Prompt) -> dict[str, tuple[str, ...]]:
