@@ -34,6 +34,8 @@ def _block(gate: GateReport) -> Iterator[str]:
         yield f"  budget  : of the declared deviation {gate.deviation}"
     if gate.reason is not None:
         yield f"  why     : {gate.reason}"
+    if gate.waiver is not None:
+        yield f"  waived  : {gate.waiver}"
     yield f"  rerun   : {gate.rerun}"
 
 

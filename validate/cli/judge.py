@@ -1,5 +1,6 @@
 """From what the user asked for to a report."""
 
+import datetime as dt
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,15 @@ from validate.errors import InputError
 from validate.run import compare
 from validate.schema import Prompt
 from validate.schema.report import Report
-from validate.suite import load_limits, load_prompts, load_suite, select_gates
+from validate.schema.suite import Suite, Waiver
+from validate.suite import (
+    check_waivers,
+    load_limits,
+    load_prompts,
+    load_suite,
+    load_waivers,
+    select_gates,
+)
 
 __all__ = ["Asked", "judge"]
 
@@ -52,6 +61,7 @@ def judge(asked: Asked, progress: Progress) -> Report:
     suite = load_suite(asked.suite or project.suite)
     limits = load_limits(project.root / suite.limits)
     select_gates(suite, only=asked.only, skip=asked.skip)
+    waivers = _waivers(suite, project.root)
     lengths = None if asked.tokens is None else parse_lengths(asked.tokens)
     if any(side.folder is None for side in sides):
         _check_prompts(asked, lengths, load_prompts(project.root / suite.prompts))
@@ -70,9 +80,18 @@ def judge(asked: Asked, progress: Progress) -> Report:
         prompts=choose_prompts(cast.ref.prompts, ids=asked.prompts, lengths=lengths),
         reused=cast.reused,
         blocked=cast.blocked,
+        waivers=waivers,
         command=asked.command(),
         progress=lambda what: progress(0, 0, what),
     )
+
+
+def _waivers(suite: Suite, root: Path) -> tuple[Waiver, ...]:
+    """The waivers in the suite and in the file it names, refused when they are out of date."""
+    filed = () if suite.waivers_file is None else load_waivers(root / suite.waivers_file)
+    waivers = (*suite.waivers, *filed)
+    check_waivers(waivers, suite=suite, today=dt.datetime.now(dt.UTC).date())
+    return waivers
 
 
 def _check_prompts(asked: Asked, lengths: Lengths | None, held: Sequence[Prompt]) -> None:

@@ -19,8 +19,10 @@ from validate.report.wording import (
     machine,
     mark,
     origin,
+    shown,
     value_text,
     verdict_words,
+    waiver_lines,
     worst_text,
 )
 from validate.schema.report import GateReport, Report
@@ -63,6 +65,7 @@ def render_console(report: Report, *, terminal: bool = False, width: int = PLAIN
     _say(console, _head(report))
     console.print(_verdict(report))
     _say(console, _sides(report))
+    _section(console, "waivers", waiver_lines(report), report)
     _section(console, "declared deviations", deviation_lines(report), report)
     _section(console, "notes", report.notes, report)
     console.print()
@@ -127,24 +130,31 @@ def _table(report: Report, *, terminal: bool) -> Table:
     for gate in report.gates:
         n = "" if gate.measurement is None else f"{gate.measurement.n}"
         cells = (gate.name, value_text(gate), limit_text(gate), floor_text(gate), n)
-        table.add_row(
-            Text(gate.outcome, style=_STYLES[gate.outcome]), *(Text(clean(cell)) for cell in cells)
-        )
+        table.add_row(Text(shown(gate), style=_style(gate)), *(Text(clean(cell)) for cell in cells))
     return table
+
+
+def _style(gate: GateReport) -> str:
+    return _STYLES[gate.outcome] if gate.waiver is None else "bold yellow"
 
 
 def _blocks(report: Report) -> list[list[str]]:
     """What is not PASS, the gravest first; gates with one and the same reason share a block."""
     blocks: list[list[str]] = []
-    failed = [gate for gate in report.gates if gate.outcome is Outcome.FAIL]
+    failed = sorted(
+        (gate for gate in report.gates if gate.outcome is Outcome.FAIL),
+        key=lambda gate: gate.waiver is not None,
+    )
     blocks += [_failure(gate, report) for gate in failed[:FULL_BLOCKS]]
     if len(failed) > FULL_BLOCKS:
         blocks.append([mark(headline(gate), report) for gate in failed[FULL_BLOCKS:]])
     open_ = [g for g in report.gates if g.outcome not in (Outcome.PASS, Outcome.FAIL)]
-    reasons = dict.fromkeys((gate.outcome, gate.reason) for gate in open_)
-    for outcome, reason in reasons:
-        names = [g.name for g in open_ if (g.outcome, g.reason) == (outcome, reason)]
-        blocks.append([mark(f"{outcome} {', '.join(names)}: {reason}", report)])
+    reasons = dict.fromkeys((shown(gate), gate.outcome, gate.reason) for gate in open_)
+    for word, outcome, reason in reasons:
+        key = (word, outcome, reason)
+        names = [g.name for g in open_ if (shown(g), g.outcome, g.reason) == key]
+        head = word if word == outcome else f"{word} ({outcome})"
+        blocks.append([mark(f"{head} {', '.join(names)}: {reason}", report)])
     return blocks
 
 

@@ -11,8 +11,10 @@ from validate.report.wording import (
     limit_text,
     machine,
     mark,
+    shown,
     value_text,
     verdict_words,
+    waiver_lines,
     worst_text,
 )
 from validate.schema.report import GateReport, Report
@@ -43,6 +45,7 @@ def render_markdown(report: Report) -> str:
         f"**{report.verdict}**: {_told(verdict_words(report), report)}",
         "",
         *_sides(report),
+        *_listed("Waivers", waiver_lines(report), report),
         *_listed("Declared deviations", deviation_lines(report), report),
         *_listed("Notes", report.notes, report),
         *_open_gates(report),
@@ -101,10 +104,10 @@ def _open_gates(report: Report) -> list[str]:
     gates = [gate for gate in report.gates if gate.outcome is not Outcome.PASS]
     if not gates:
         return []
-    groups: dict[tuple[Outcome, str], list[GateReport]] = {}
+    groups: dict[tuple[str, str], list[GateReport]] = {}
     for gate in gates:
         key = gate.name if gate.outcome is Outcome.FAIL else gate.reason or ""
-        groups.setdefault((gate.outcome, key), []).append(gate)
+        groups.setdefault((f"{shown(gate)} {gate.outcome}", key), []).append(gate)
     names = ("verdict", "gate", "value", "limit", "floor", "where", "why")
     return ["", *_head(names), *(_open_row(group, report) for group in groups.values())]
 
@@ -119,7 +122,7 @@ def _open_row(group: Sequence[GateReport], report: Report) -> str:
         pattern = "" if first.measurement is None else first.measurement.pattern or ""
         where = "; ".join(part for part in (pattern, worst_text(first)) if part)
     cells = (*numbers, where, first.reason or "")
-    return _row([f"**{first.outcome}**", *(_told(cell, report) for cell in cells)])
+    return _row([f"**{shown(first)}**", *(_told(cell, report) for cell in cells)])
 
 
 def _numbers(gate: GateReport) -> tuple[str, str, str, str]:
@@ -128,7 +131,7 @@ def _numbers(gate: GateReport) -> tuple[str, str, str, str]:
 
 def _all_gates(report: Report) -> list[str]:
     rows = [
-        _row([gate.outcome, *(_told(cell, report) for cell in _numbers(gate))])
+        _row([shown(gate), *(_told(cell, report) for cell in _numbers(gate))])
         for gate in report.gates
     ]
     return [

@@ -18,8 +18,10 @@ __all__ = [
     "mark",
     "origin",
     "sample",
+    "shown",
     "value_text",
     "verdict_words",
+    "waiver_lines",
     "worst_text",
 ]
 
@@ -71,11 +73,28 @@ def mark(text: str, report: Report, *, comment: str = "") -> str:
 
 def verdict_words(report: Report) -> str:
     """The verdict as a sentence, with how many gates stand behind it."""
-    outcomes = [gate.outcome for gate in report.gates]
-    at_fault = sum(outcome is report.verdict for outcome in outcomes)
-    if report.verdict is Outcome.PASS:
-        return f"{_WORDS[Outcome.PASS]} ({len(outcomes)} gates)"
-    return f"{_WORDS[report.verdict]} ({at_fault} of {len(outcomes)} gates are {report.verdict})"
+    gates, verdict = report.gates, report.verdict
+    waived = sum(gate.waiver is not None for gate in gates)
+    aside = f"; {waived} WAIVED, which were not" if waived and verdict is Outcome.PASS else ""
+    if verdict is Outcome.PASS:
+        return f"{_WORDS[verdict]} ({len(gates) - waived} gates{aside})"
+    at_fault = sum(gate.outcome is verdict and gate.waiver is None for gate in gates)
+    aside = f", {waived} more are WAIVED" if waived else ""
+    return f"{_WORDS[verdict]} ({at_fault} of {len(gates)} gates are {verdict}{aside})"
+
+
+def shown(gate: GateReport) -> str:
+    """The word for a gate: its outcome, or WAIVED where that does not count."""
+    return str(gate.outcome) if gate.waiver is None else "WAIVED"
+
+
+def waiver_lines(report: Report) -> list[str]:
+    """Each waived gate: what it found, and by whose word that does not count."""
+    return [
+        f"{gate.name} is {gate.outcome} and does not count: {gate.waiver}"
+        for gate in report.gates
+        if gate.waiver is not None
+    ]
 
 
 def machine(side: OtherSide) -> str:
@@ -155,12 +174,16 @@ def interval_text(gate: GateReport) -> str:
 def headline(gate: GateReport) -> str:
     """Outcome, gate, number and limit on one line that makes sense alone."""
     if gate.measurement is None or gate.measurement.value is None:
-        return f"{gate.outcome} {gate.name}: {gate.reason}"
+        return f"{_word(gate)} {gate.name}: {gate.reason}"
     details = [part for part in (interval_text(gate), sample(gate.measurement)) if part]
     return (
-        f"{gate.outcome} {gate.name}: {value_text(gate)}, limit {limit_text(gate)}"
+        f"{_word(gate)} {gate.name}: {value_text(gate)}, limit {limit_text(gate)}"
         f"  ({', '.join(details)})"
     )
+
+
+def _word(gate: GateReport) -> str:
+    return str(gate.outcome) if gate.waiver is None else f"WAIVED ({gate.outcome})"
 
 
 def worst_text(gate: GateReport) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import validate
-from validate.gates import gravest
+from validate.gates import gravest, overall
 from validate.run.sides import capture_digest, evidence_of
 from validate.schema.measurement import Interval, Measurement, Worst
 from validate.schema.pair import Side
@@ -62,7 +62,7 @@ def assemble(
     """
     return Report(
         tool_version=validate.__version__,
-        verdict=gravest(verdict.outcome for verdict in verdicts),
+        verdict=gravest(overall(verdicts)),
         suite=SuiteReport(
             name=suite.name,
             digest=suite.digest,
@@ -123,6 +123,7 @@ def _gate(verdict: Verdict) -> GateReport:
         reason=verdict.reason,
         rerun=verdict.rerun,
         deviation=verdict.deviation,
+        waiver=verdict.waiver,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from validate.gates import judge
+from validate.gates import judge, waive
 from validate.metrics import METRICS, Metric
 from validate.pairing import pair
 from validate.run import yardstick
@@ -17,7 +17,7 @@ from validate.run.sides import fit_repeats, refusals, sameness
 from validate.schema.measurement import Levels, Measurement
 from validate.schema.pair import Pair, Side
 from validate.schema.report import Report
-from validate.schema.suite import GateSpec, Limits, Suite
+from validate.schema.suite import GateSpec, Limits, Suite, Waiver
 from validate.schema.verdict import Limit, NoiseFloor, Outcome, Verdict
 from validate.suite import (
     Chosen,
@@ -117,6 +117,7 @@ def compare(
     prompts: Sequence[str] = (),
     reused: Collection[str] = (),
     blocked: Sequence[str] = (),
+    waivers: Sequence[Waiver] = (),
     command: str | None = None,
     metrics: Mapping[str, Metric] = METRICS,
     make_pair: PairMaker = pair,
@@ -142,6 +143,7 @@ def compare(
         prompts: Prompts that count; empty: all.
         reused: Of ``"ref"`` and ``"cand"``, those whose capture was taken from an earlier run.
         blocked: Reasons known beforehand why nothing may be judged (a stale golden).
+        waivers: Findings that do not count; checked beforehand by ``check_waivers``.
         command: The command line up to ``--only``, for rerun lines; None: made from labels.
         metrics: Metrics by name.
         make_pair: ``pairing.pair``.
@@ -149,6 +151,7 @@ def compare(
 
     Raises:
         IncomparableError: The captures do not match; every reason is named.
+        SuiteError: A waiver covers a gate that PASSes, or two cover the same gate.
         InputError: A gate, area, prompt or limit is unknown; nothing would be judged.
         Exception: Whatever a metric raises unexpectedly; it is never a verdict.
     """
@@ -184,7 +187,7 @@ def compare(
         verdicts, more = _verdicts(law, bench, cast)
         notes = (*notes, *more)
     return assemble(
-        verdicts,
+        waive(verdicts, waivers, cand=cand.manifest.target),
         cast=cast,
         suite=suite,
         limits=limits,

@@ -116,6 +116,7 @@ class GateReport(_Record):
     deviation: str | None = None
     """Declared deviation whose budget ``limit`` is."""
     waiver: str | None = None
+    """The waiver that keeps ``outcome`` out of the verdict, in words; then it shows as WAIVED."""
 
 
 class OtherSide(_Record):

@@ -1,5 +1,6 @@
 """Suites (what is gated, at which risk) and limits (by which numbers), as records."""
 
+import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ __all__ = [
     "LimitEntry",
     "Limits",
     "Suite",
+    "Waiver",
 ]
 
 AREAS = (
@@ -116,6 +118,21 @@ class GateSpec(_Record):
         return 1.0 if self.kind == "three_way" else 0.0
 
 
+class Waiver(_Record):
+    """A known FAIL or INCONCLUSIVE of one gate that does not count, for a while."""
+
+    gate: GateName
+    """Gate of the suite; yardstick gates cannot be waived."""
+    cand: Text = "*"
+    """Candidate targets it holds for, as a glob: ``rocm*``, ``rocm:prefill=fp8``."""
+    reason: Text
+    """Why the gate may be waived, in one sentence."""
+    issue: Text
+    """Where the cause is tracked."""
+    expires: Annotated[dt.date, Field(strict=True)]
+    """Last day on which it holds."""
+
+
 class Suite(_Record):
     """A suite: what is gated, at which two risks, on which evidence."""
 
@@ -134,6 +151,10 @@ class Suite(_Record):
     limits: Text = "golden/tolerances.toml"
     """The limits file."""
     gates: Annotated[tuple[GateSpec, ...], Field(min_length=1)]
+    waivers: tuple[Waiver, ...] = ()
+    """Waivers written in the suite itself, as ``[[waivers]]``."""
+    waivers_file: Text | None = None
+    """A file of further waivers, below the project's root."""
     path: str = "suites/default.toml"
     """Where the file lies, for messages and rerun lines; not part of the digest."""
 
@@ -201,8 +222,9 @@ class Limits:
 class CleanRule(_Record):
     """How one limit follows from reference captures alone (``golden/calibration.toml``)."""
 
-    basis: Annotated[tuple[Literal["repeats", "oracle"], ...], Field(min_length=1)]
-    """Clean pairs that count: ref against its repeats, the oracle against ref."""
+    basis: Annotated[tuple[Literal["repeats", "oracle", "reverse"], ...], Field(min_length=1)]
+    """Clean pairs that count: ref against its repeats, the oracle against ref and its repeats,
+    and these against the oracle (``reverse``)."""
     factor: Annotated[float, Field(strict=True, gt=1, allow_inf_nan=False)]
     """The limit is ``factor`` times the clean upper limit."""
     at_least: Size = 0.0

@@ -26,7 +26,7 @@ EXIT_CODES: dict[Outcome, int] = {
     Outcome.INCONCLUSIVE: 3,
     Outcome.INCOMPARABLE: 4,
 }
-"""Exit code of each outcome; of several the gravest wins, in the order 4, 1, 3, 0."""
+"""Exit code of each outcome; of several that count the gravest wins, in the order 4, 1, 3, 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +86,5 @@ class Verdict:
     ``noise_ratio`` the value over the noise floor; None when nothing was judged."""
     deviation: str | None = None
     """Id of the declared deviation whose budget replaced the limit, if any."""
+    waiver: str | None = None
+    """The waiver that keeps this outcome out of the exit code, in words; never on PASS."""

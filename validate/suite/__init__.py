@@ -17,11 +17,13 @@ from validate.suite.files import (
     load_rules,
     load_suite,
 )
+from validate.suite.waivers import check_waivers, load_waivers
 
 __all__ = [
     "Chosen",
     "alpha_shares",
     "check_limits",
+    "check_waivers",
     "choose_limit",
     "choose_setting",
     "dump_limits",
@@ -30,6 +32,7 @@ __all__ = [
     "load_prompts",
     "load_rules",
     "load_suite",
+    "load_waivers",
     "narrower",
     "select_gates",
 ]

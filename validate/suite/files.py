@@ -3,10 +3,9 @@
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -23,8 +22,10 @@ from validate.schema.suite import (
     LimitEntry,
     Limits,
     Suite,
+    Waiver,
 )
 from validate.schema.verdict import Limit
+from validate.suite.toml import TomlText, content_of, label_of, problem_of, read_toml
 from validate.suite.wording import listed, near
 
 __all__ = [
@@ -39,25 +40,6 @@ __all__ = [
 Record = TypeVar("Record", bound=BaseModel)
 
 
-class _Text(NamedTuple):
-    """A TOML file as it was written, for line numbers."""
-
-    label: str
-    lines: list[str]
-
-    def line(self, pattern: str, *, after: int = 0, nth: int = 0) -> int:
-        """1-based line of the ``nth`` match below line ``after``; 1 where there is none."""
-        found = [
-            number
-            for number, text in enumerate(self.lines, start=1)
-            if number > after and not text.lstrip().startswith("#") and re.search(pattern, text)
-        ]
-        return found[nth] if nth < len(found) else 1
-
-    def at(self, line: int, message: str) -> str:
-        return f"{self.label}:{line}: {message}"
-
-
 def load_suite(path: Path, *, known: Collection[str] | None = None) -> Suite:
     """Read and check a suite.
 
@@ -70,7 +52,7 @@ def load_suite(path: Path, *, known: Collection[str] | None = None) -> Suite:
             message has the line, the nearest match and all that is known.
     """
     names = (*METRICS, *YARDSTICK) if known is None else (*known, *YARDSTICK)
-    text, raw = _read(path)
+    text, raw = read_toml(path)
     gates = raw.get("gates")
     if not isinstance(gates, list) or not gates:
         problem = text.at(text.line(r"gates"), "the suite lists no gates, so it could only pass")
@@ -128,7 +110,7 @@ def load_limits(path: Path, *, known: Collection[str] | None = None) -> Limits:
     """
     names = _limit_names(known)
     found, lines = _load_tables(path, LimitEntry, lambda key: _check_limit_key(key, names))
-    label = _label(path)
+    label = label_of(path)
     entries = {key: _limit(f"{label}#{key}", entry) for key, entry in found.items()}
     return Limits(path=label, entries=entries, lines=lines)
 
@@ -151,7 +133,7 @@ def _limit_names(known: Collection[str] | None) -> tuple[str, ...]:
 def _load_tables(
     path: Path, record: type[Record], check: Callable[[str], None]
 ) -> tuple[dict[str, Record], dict[str, int]]:
-    text, raw = _read(path)
+    text, raw = read_toml(path)
     if raw.pop("schema_version", None) != 1:
         raise SuiteError(text.at(text.line(r"^\s*schema_version"), "schema_version must be 1"))
     found: dict[str, Record] = {}
@@ -163,7 +145,7 @@ def _load_tables(
             check(key)
             found[key] = record.model_validate(table)
         except ValidationError as error:
-            problems = [f"[{key}] {_problem(item, record)}" for item in error.errors()]
+            problems = [f"[{key}] {problem_of(item, record)}" for item in error.errors()]
             told += [text.at(lines[key], problem) for problem in problems]
         except SuiteError as error:
             told.append(text.at(lines[key], str(error)))
@@ -181,13 +163,13 @@ def load_prompts(path: Path) -> tuple[Prompt, ...]:
     """
     prompts: list[Prompt] = []
     seen: dict[str, int] = {}
-    for number, line in enumerate(_content(path).splitlines(), start=1):
+    for number, line in enumerate(content_of(path).splitlines(), start=1):
         if not line.strip():
             continue
         try:
             prompt = Prompt.model_validate_json(line)
         except ValidationError as error:
-            problem = _problem(error.errors()[0], Prompt)
+            problem = problem_of(error.errors()[0], Prompt)
             msg = f"{path}:{number}: no prompt: {problem}"
             raise SuiteError(msg) from error
         if prompt.id in seen:
@@ -250,64 +232,23 @@ def _limit(pointer: str, entry: LimitEntry) -> Limit:
     )
 
 
-def _label(path: Path) -> str:
-    """The file as reports and messages name it: below the working directory where it lies there."""
-    here = Path.cwd()
-    inside = path.is_absolute() and path.is_relative_to(here)
-    return str(path.relative_to(here) if inside else path)
-
-
-def _content(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        folder = path.parent
-        others = [str(p) for p in folder.glob(f"*{path.suffix}")] if folder.is_dir() else []
-        why = error.strerror if isinstance(error, OSError) else error
-        msg = f"{path}: cannot be read ({why}){near(str(path), others)}"
-        raise SuiteError(msg) from error
-
-
-def _read(path: Path) -> tuple[_Text, dict[str, Any]]:
-    content = _content(path)
-    try:
-        return _Text(_label(path), content.splitlines()), tomllib.loads(content)
-    except tomllib.TOMLDecodeError as error:
-        place = re.search(r"at line (\d+)", str(error))
-        line = int(place.group(1)) if place else len(content.splitlines())
-        msg = f"{_label(path)}:{line}: not valid TOML: {error}"
-        raise SuiteError(msg) from error
-
-
-def _gate_line(text: _Text, place: int) -> int:
+def _gate_line(text: TomlText, place: int) -> int:
     start = text.line(r"^\s*(\[\[\s*gates\s*\]\]|gates\s*=)")
     return text.line(r"(^|[{,\s])name\s*=", after=start - 1, nth=place)
 
 
-def _suite_problem(text: _Text, raw: Mapping[str, Any], item: ErrorDetails) -> str:
+def _suite_problem(text: TomlText, raw: Mapping[str, Any], item: ErrorDetails) -> str:
     where = item["loc"]
     if len(where) > 1 and where[0] == "gates" and isinstance(where[1], int):
         gate = raw["gates"][where[1]]
         name = gate.get("name", f"number {where[1] + 1}") if isinstance(gate, dict) else where[1]
-        problem = _problem(item, GateSpec)
+        problem = problem_of(item, GateSpec)
         return text.at(_gate_line(text, where[1]), f"gate '{name}': {problem}")
+    if len(where) > 1 and where[0] == "waivers" and isinstance(where[1], int):
+        line = text.line(r"^\s*\[\[\s*waivers\s*\]\]", nth=where[1])
+        return text.at(line, f"waiver: {problem_of(item, Waiver)}")
     line = text.line(rf"^\s*\[*{re.escape(str(where[0]))}\b") if where else 1
-    return text.at(line, _problem(item, Suite))
-
-
-def _problem(item: ErrorDetails, record: type[BaseModel]) -> str:
-    key = str(item["loc"][-1]) if item["loc"] else ""
-    if item["type"] == "extra_forbidden":
-        return f"unknown key '{key}'{near(key, record.model_fields)}"
-    if item["type"] == "missing":
-        return f"the key '{key}' is missing"
-    message = item["msg"].removeprefix("Value error, ")
-    if item["type"] == "value_error":
-        return message
-    hint = near(
-        str(item["input"]), re.findall(r"'([^']+)'", str(item.get("ctx", {}).get("expected", "")))
-    )
-    return f"{key} = {item['input']!r}: {message}{hint}"
+    return text.at(line, problem_of(item, Suite))
 
 
 def _tables(raw: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

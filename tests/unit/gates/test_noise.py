@@ -130,3 +130,11 @@ def test_unknown_dtype_is_refused():
     """Short names are no names."""
     with pytest.raises(InputError, match="no unit roundoff is known for 'bf16'; known: float64"):
         unit_roundoff("bf16")
+
+
+def test_a_floor_of_exactly_one_rounding_was_measured():
+    """A repeat of 0 makes the largest repeat the limit: 2^-8 to the last bit, and not derived."""
+    floor = noise_floor([0.0, 2.0**-8, 2.0**-8], dtype="bfloat16", roundoff=(1.0, 1))
+
+    assert floor.value == 2.0**-8
+    assert not floor.derived
