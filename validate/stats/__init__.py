@@ -1,20 +1,55 @@
-"""Numbers in, intervals out; SciPy does the work."""
+"""Numbers in, intervals, p-values and power out; SciPy does the work."""
 
+from validate.stats.binomial import binomial_test, mcnemar_counts, mcnemar_test
+from validate.stats.bootstrap import bootstrap_limits, resamples_needed
+from validate.stats.bounded import bernstein_limits, betting_limits
+from validate.stats.cluster import cluster_mean_limits, cluster_ratio_limits
+from validate.stats.exceedance import exceedance_limits, exceedance_n_needed, most_allowed
 from validate.stats.floor import FLOOR_MIN_REPEATS, floor_limits
 from validate.stats.mean import abs_mean_limits, mean_limits
+from validate.stats.multiplicity import holm, weighted_bonferroni
+from validate.stats.noninferior import (
+    equivalence_mean,
+    equivalence_proportion,
+    noninferiority_mean,
+    noninferiority_proportion,
+    paired_proportion_limits,
+)
 from validate.stats.proportion import proportion_limits
 from validate.stats.quantile import quantile, quantile_limits, quantile_n_min
 from validate.stats.ratio import geometric_ratio, ratio_limits
+from validate.stats.result import Alternative, SignificanceTest
 
 __all__ = [
     "FLOOR_MIN_REPEATS",
+    "Alternative",
+    "SignificanceTest",
     "abs_mean_limits",
+    "bernstein_limits",
+    "betting_limits",
+    "binomial_test",
+    "bootstrap_limits",
+    "cluster_mean_limits",
+    "cluster_ratio_limits",
+    "equivalence_mean",
+    "equivalence_proportion",
+    "exceedance_limits",
+    "exceedance_n_needed",
     "floor_limits",
     "geometric_ratio",
+    "holm",
+    "mcnemar_counts",
+    "mcnemar_test",
     "mean_limits",
+    "most_allowed",
+    "noninferiority_mean",
+    "noninferiority_proportion",
+    "paired_proportion_limits",
     "proportion_limits",
     "quantile",
     "quantile_limits",
     "quantile_n_min",
     "ratio_limits",
+    "resamples_needed",
+    "weighted_bonferroni",
 ]
