@@ -12,7 +12,8 @@ from validate.cli.cast import gather
 from validate.cli.lengths import Lengths, choose_prompts, parse_lengths
 from validate.cli.session import open_project, read_target
 from validate.errors import InputError
-from validate.run import compare
+from validate.report import load_report
+from validate.run import compare, golden_path
 from validate.schema import Prompt
 from validate.schema.report import Report
 from validate.schema.suite import Suite, Waiver
@@ -62,6 +63,7 @@ def judge(asked: Asked, progress: Progress) -> Report:
     limits = load_limits(project.root / suite.limits)
     select_gates(suite, only=asked.only, skip=asked.skip)
     waivers = _waivers(suite, project.root)
+    golden = load_report(project.root / golden_path(suite.name))
     lengths = None if asked.tokens is None else parse_lengths(asked.tokens)
     if any(side.folder is None for side in sides):
         _check_prompts(asked, lengths, load_prompts(project.root / suite.prompts))
@@ -81,6 +83,7 @@ def judge(asked: Asked, progress: Progress) -> Report:
         reused=cast.reused,
         blocked=cast.blocked,
         waivers=waivers,
+        golden=golden,
         command=asked.command(),
         progress=lambda what: progress(0, 0, what),
     )

@@ -1,7 +1,14 @@
 """A ``Report`` in, text out; this room computes no number."""
 
 from validate.report.console import render_console
-from validate.report.files import render_json, report_schema, write_reports
+from validate.report.files import load_report, render_json, report_schema, write_reports
 from validate.report.markdown import render_markdown
 
-__all__ = ["render_console", "render_json", "render_markdown", "report_schema", "write_reports"]
+__all__ = [
+    "load_report",
+    "render_console",
+    "render_json",
+    "render_markdown",
+    "report_schema",
+    "write_reports",
+]

@@ -13,6 +13,7 @@ from validate.report.wording import (
     clean,
     deviation_lines,
     floor_text,
+    golden_lines,
     headline,
     label_of,
     limit_text,
@@ -65,6 +66,7 @@ def render_console(report: Report, *, terminal: bool = False, width: int = PLAIN
     _say(console, _head(report))
     console.print(_verdict(report))
     _say(console, _sides(report))
+    _section(console, "limits since the golden report", golden_lines(report), report)
     _section(console, "waivers", waiver_lines(report), report)
     _section(console, "declared deviations", deviation_lines(report), report)
     _section(console, "notes", report.notes, report)

@@ -5,11 +5,35 @@ import os
 import tempfile
 from pathlib import Path
 
-from validate.errors import InputError
+from pydantic import ValidationError
+
+from validate.errors import InputError, SuiteError
 from validate.report.markdown import render_markdown
 from validate.schema.report import Report
 
-__all__ = ["render_json", "report_schema", "write_reports"]
+__all__ = ["load_report", "render_json", "report_schema", "write_reports"]
+
+
+def load_report(path: Path) -> Report | None:
+    """A stored ``report.json``; None where there is no such file.
+
+    Args:
+        path: The golden report of a suite.
+
+    Raises:
+        SuiteError: It cannot be read, or is no report of this version.
+    """
+    if not path.exists():
+        return None
+    try:
+        return Report.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        why = " ".join(str(error).splitlines()[:3])
+        msg = (
+            f"{path}: the golden report cannot be read ({why})\n"
+            "  do next: restore it, or make it anew as golden/reports/README.md says"
+        )
+        raise SuiteError(msg) from error
 
 
 def render_json(report: Report) -> str:

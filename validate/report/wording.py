@@ -10,6 +10,7 @@ __all__ = [
     "clean",
     "deviation_lines",
     "floor_text",
+    "golden_lines",
     "headline",
     "interval_text",
     "label_of",
@@ -201,6 +202,22 @@ def worst_text(gate: GateReport) -> str:
         value = number(worst.value)
         found = f"{found}, {value}" if found else value
     return "; ".join(part for part in (found, worst.detail or "") if part)
+
+
+def golden_lines(report: Report) -> list[str]:
+    """What was loosened or tightened since the golden report, loosened first."""
+    since = report.since_golden
+    if since is None or not since.found:
+        path = "" if since is None else f" at {since.path}"
+        return [
+            f"there is no golden report{path}, so it cannot be told whether a limit was loosened"
+        ]
+    if not since.changes:
+        return [f"none was loosened or tightened since {since.path}"]
+    return [
+        f"{one.change.upper()} {one.name}: {one.before} -> {one.after} ({one.where})"
+        for one in since.changes
+    ]
 
 
 def deviation_lines(report: Report) -> list[str]:

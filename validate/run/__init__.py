@@ -2,5 +2,6 @@
 
 from validate.run.calibrate import calibrate
 from validate.run.compare import compare
+from validate.run.since_golden import golden_path
 
-__all__ = ["calibrate", "compare"]
+__all__ = ["calibrate", "compare", "golden_path"]

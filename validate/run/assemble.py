@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import validate
 from validate.gates import gravest, overall
 from validate.run.sides import capture_digest, evidence_of
+from validate.run.since_golden import limit_report, since_golden
 from validate.schema.measurement import Interval, Measurement, Worst
 from validate.schema.pair import Side
 from validate.schema.report import (
@@ -14,7 +15,6 @@ from validate.schema.report import (
     DeviationSize,
     GateReport,
     IntervalReport,
-    LimitReport,
     MeasurementReport,
     NoiseReport,
     OtherSide,
@@ -24,7 +24,7 @@ from validate.schema.report import (
     WorstReport,
 )
 from validate.schema.suite import AREAS, Limits, Suite
-from validate.schema.verdict import Limit, NoiseFloor, Verdict
+from validate.schema.verdict import NoiseFloor, Verdict
 from validate.suite import limits_digest
 
 __all__ = ["Cast", "assemble"]
@@ -49,6 +49,7 @@ def assemble(
     limits: Limits,
     notes: Sequence[str],
     prompts: tuple[str, ...],
+    golden: Report | None = None,
 ) -> Report:
     """The report of one run.
 
@@ -59,6 +60,7 @@ def assemble(
         limits: The limits it judged by.
         notes: Sentences a reader must know before the numbers.
         prompts: Prompts that were asked for; empty: all.
+        golden: The suite's golden report, if there is one.
     """
     return Report(
         tool_version=validate.__version__,
@@ -71,6 +73,7 @@ def assemble(
             path=suite.path,
             limits=limits.path,
             limits_digest=limits_digest(limits),
+            evidence=suite.evidence,
         ),
         ref=_side(cast.ref, reused="ref" in cast.reused),
         cand=_side(cast.cand, reused="cand" in cast.reused),
@@ -80,6 +83,8 @@ def assemble(
         deviations=_deviations(verdicts, cast.cand),
         notes=(*notes, *_notes(cast, prompts)),
         not_tested=_not_tested(verdicts, cast=cast, suite=suite),
+        limits={key: limit_report(limit) for key, limit in limits.entries.items()},
+        since_golden=since_golden(suite, limits, golden=golden),
     )
 
 
@@ -118,7 +123,7 @@ def _gate(verdict: Verdict) -> GateReport:
         alpha_share=verdict.alpha_share,
         measurement=None if verdict.measurement is None else _measurement(verdict.measurement),
         judged=_finite(verdict.judged),
-        limit=None if verdict.limit is None else _limit(verdict.limit),
+        limit=None if verdict.limit is None else limit_report(verdict.limit),
         noise=None if verdict.noise is None else _noise(verdict.noise),
         reason=verdict.reason,
         rerun=verdict.rerun,
@@ -166,12 +171,6 @@ def _worst(worst: Worst) -> WorstReport:
         value=_finite(worst.value),
         detail=worst.detail,
     )
-
-
-def _limit(limit: Limit) -> LimitReport:
-    fields = asdict(limit)
-    del fields["roundoff"]
-    return LimitReport(**fields)
 
 
 def _noise(noise: NoiseFloor) -> NoiseReport:

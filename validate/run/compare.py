@@ -118,6 +118,7 @@ def compare(
     reused: Collection[str] = (),
     blocked: Sequence[str] = (),
     waivers: Sequence[Waiver] = (),
+    golden: Report | None = None,
     command: str | None = None,
     metrics: Mapping[str, Metric] = METRICS,
     make_pair: PairMaker = pair,
@@ -144,6 +145,7 @@ def compare(
         reused: Of ``"ref"`` and ``"cand"``, those whose capture was taken from an earlier run.
         blocked: Reasons known beforehand why nothing may be judged (a stale golden).
         waivers: Findings that do not count; checked beforehand by ``check_waivers``.
+        golden: The golden report of this suite, whose limits are held against those in force.
         command: The command line up to ``--only``, for rerun lines; None: made from labels.
         metrics: Metrics by name.
         make_pair: ``pairing.pair``.
@@ -193,6 +195,7 @@ def compare(
         limits=limits,
         notes=(*sameness(ref, cand), *notes),
         prompts=tuple(prompts),
+        golden=golden,
     )
 
 

@@ -12,12 +12,14 @@ __all__ = [
     "DeviationSize",
     "GateReport",
     "IntervalReport",
+    "LimitChange",
     "LimitReport",
     "MeasurementReport",
     "NoiseReport",
     "OtherSide",
     "Report",
     "SideReport",
+    "SinceGolden",
     "SuiteReport",
     "WorstReport",
 ]
@@ -83,6 +85,33 @@ class LimitReport(_Record):
     clean: Number | None = None
     fault: Number | None = None
     fault_id: str | None = None
+    roundoff: tuple[Number, int] | None = None
+    """``scale * unit_roundoff ** power`` stands in for a floor below it."""
+
+
+class LimitChange(_Record):
+    """One number of the suite or the limits file that is not what the golden report holds."""
+
+    name: str
+    """Table of the limits file, or gate or key of the suite."""
+    change: Literal["loosened", "tightened", "changed"]
+    """``changed``: which of the two cannot be told from the numbers."""
+    before: str
+    after: str
+    where: str
+    """File and line."""
+
+
+class SinceGolden(_Record):
+    """The limits in force against those of the suite's golden report."""
+
+    path: str
+    """The golden report, below the project's root."""
+    found: bool
+    """False: there is none, so nobody can tell whether a limit was loosened."""
+    limits_digest: str | None = None
+    """Of the golden report."""
+    changes: tuple[LimitChange, ...] = ()
 
 
 class NoiseReport(_Record):
@@ -176,6 +205,8 @@ class SuiteReport(_Record):
     path: str
     limits: str
     limits_digest: str
+    evidence: tuple[Evidence, ...] = ()
+    """Accepted for ref and cand."""
 
 
 class Report(_Record):
@@ -195,6 +226,10 @@ class Report(_Record):
     """What a reader must know before the numbers, e.g. that cand is ref itself."""
     not_tested: tuple[str, ...] = ()
     """What this run says nothing about."""
+    limits: dict[str, LimitReport] = Field(default_factory=dict)
+    """The whole limits file in force, by table."""
+    since_golden: SinceGolden | None = None
+    """What was loosened or tightened since the golden report."""
     selftest: None = None
 
     @property

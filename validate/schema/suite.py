@@ -3,6 +3,7 @@
 import datetime as dt
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -50,6 +51,9 @@ DTYPES = (
 
 SETTINGS = ("near_tie", "route_gap")
 """Limits that pairs are made with, beside those of gates."""
+
+SMALLEST_SHARE = 1e-9
+"""Of alpha; the confidence level of a smaller share could not be told from 1."""
 
 YARDSTICK = ("yardstick.aa", "yardstick.floor", "yardstick.path_proof", "yardstick.ref_error")
 """Gates on ref, its repeats and the path proofs; judged before all others."""
@@ -165,6 +169,17 @@ class Suite(_Record):
         if twice:
             msg = f"gate listed twice: {', '.join(twice)}"
             raise ValueError(msg)
+        total = sum(gate.weight for gate in self.gates)
+        if not math.isfinite(total):
+            msg = f"the weights add up to {total}; they are relative, so use numbers near 1"
+            raise ValueError(msg)
+        for gate in self.gates:
+            if gate.weight > 0 and not gate.weight / total >= SMALLEST_SHARE:
+                msg = (
+                    f"gate '{gate.name}': weight {gate.weight:g} of {total:g} in all is no share "
+                    f"of alpha (at least {SMALLEST_SHARE:g}); use 0 for a deterministic gate"
+                )
+                raise ValueError(msg)
         return self
 
     @property

@@ -17,6 +17,7 @@ from validate.suite.files import (
     load_rules,
     load_suite,
 )
+from validate.suite.published import suite_schema
 from validate.suite.waivers import check_waivers, load_waivers
 
 __all__ = [
@@ -35,4 +36,5 @@ __all__ = [
     "load_waivers",
     "narrower",
     "select_gates",
+    "suite_schema",
 ]

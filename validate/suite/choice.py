@@ -73,7 +73,16 @@ def select_gates(
     if not chosen or (
         all(gate.area == "yardstick" for gate in chosen) and "yardstick" not in _areas(only)
     ):
-        msg = f"--only {','.join(only)} --skip {','.join(skip)}: no gate of {suite.path} is left to judge"
+        asked = " ".join(
+            f"{option} {','.join(words)}"
+            for option, words in (("--only", only), ("--skip", skip))
+            if words
+        )
+        msg = (
+            f"{asked}: no gate of {suite.path} is left to judge"
+            if asked
+            else f"{suite.path}: no gate but the yardstick's, so nothing would be said of cand"
+        )
         raise SuiteError(msg)
     return chosen
 

@@ -53,6 +53,8 @@ def load_suite(path: Path, *, known: Collection[str] | None = None) -> Suite:
     """
     names = (*METRICS, *YARDSTICK) if known is None else (*known, *YARDSTICK)
     text, raw = read_toml(path)
+    if "path" in raw:
+        raise SuiteError(text.at(text.line(r"^\s*path\b"), "unknown key 'path'"))
     gates = raw.get("gates")
     if not isinstance(gates, list) or not gates:
         problem = text.at(text.line(r"gates"), "the suite lists no gates, so it could only pass")
