@@ -28,6 +28,7 @@ def test_nothing_moved(golden):
     report = run(side("rocm", 0.2), golden=golden)
 
     assert told(golden) == []
+    assert report.since_golden is not None
     assert report.since_golden.limits_digest == golden.suite.limits_digest
     line = "none was loosened or tightened since golden/reports/small.json"
     assert line in render_console(report)
