@@ -10,6 +10,8 @@ __all__ = ["MOST_UNITS", "decide", "enough", "within"]
 
 MOST_UNITS = 10**9
 """A larger need than this is no plan: the value lies at the limit."""
+FEWEST_UNITS = 2
+"""One unit shows no spread, whatever the interval."""
 
 
 def decide(measurement: Measurement, *, limit: Limit, noise: NoiseFloor | None) -> Finding:
@@ -70,6 +72,7 @@ def enough(measurement: Measurement, limit: float) -> int | None:
     if not value < limit:
         return None
     if high is None or not math.isfinite(high):
+        asked = max(asked, FEWEST_UNITS)
         return asked if asked > measurement.n else None
     scaled = measurement.n * ((high - value) / (limit - value)) * ((high - value) / (limit - value))
     if not scaled <= MOST_UNITS:

@@ -167,3 +167,17 @@ def test_an_undefined_value_is_a_fault_of_ours():
     """Rules are never asked about nothing; if they are, it is no verdict."""
     with pytest.raises(ValueError, match="undefined value reached a rule"):
         defined(measured(None, why_undefined="no data"))
+
+
+@pytest.mark.parametrize(("n", "asked", "needed"), [(1, None, 2), (1, 29, 29), (2, None, None)])
+def test_one_unit_alone_needs_another(n, asked, needed):
+    """No interval comes from a single number; a metric that says more is believed."""
+    alone = measured(0.1, n=n, n_needed=asked, interval=interval(None, None))
+    reason = verdict("bound", alone, limit(0.5)).reason
+
+    assert reason is not None
+    assert reason.endswith(
+        f"(n = {n} prompts; no number of units can be named that would settle it)"
+        if needed is None
+        else f"(n = {n} prompts; about {needed} needed)"
+    )
