@@ -41,12 +41,25 @@ from validate.stats.proportion import proportion_limits
 from validate.stats.quantile import quantile, quantile_limits, quantile_n_min
 from validate.stats.ratio import geometric_ratio, ratio_limits
 from validate.stats.result import Alternative, SignificanceTest
+from validate.stats.survival import (
+    Survival,
+    hazard_noninferiority,
+    hazard_ratio_limits,
+    kaplan_meier,
+    poisson_rate_limits,
+    rate_excess_test,
+)
+from validate.stats.tail import TAIL_LIMIT, TailDiagnostic, tail_diagnostic
+from validate.stats.uniformity import martingale_z, serial_independence, uniformity_test
 
 __all__ = [
     "FLOOR_MIN_REPEATS",
+    "TAIL_LIMIT",
     "Alternative",
     "Decision",
     "SignificanceTest",
+    "Survival",
+    "TailDiagnostic",
     "abs_mean_limits",
     "bernstein_limits",
     "betting_limits",
@@ -60,7 +73,11 @@ __all__ = [
     "exceedance_n_needed",
     "floor_limits",
     "geometric_ratio",
+    "hazard_noninferiority",
+    "hazard_ratio_limits",
     "holm",
+    "kaplan_meier",
+    "martingale_z",
     "mcnemar_counts",
     "mcnemar_test",
     "mde_mean_t",
@@ -76,6 +93,7 @@ __all__ = [
     "noninferiority_mean",
     "noninferiority_proportion",
     "paired_proportion_limits",
+    "poisson_rate_limits",
     "power_abs_mean_fail",
     "power_binomial",
     "power_equivalence_mean",
@@ -89,7 +107,11 @@ __all__ = [
     "quantile",
     "quantile_limits",
     "quantile_n_min",
+    "rate_excess_test",
     "ratio_limits",
     "resamples_needed",
+    "serial_independence",
+    "tail_diagnostic",
+    "uniformity_test",
     "weighted_bonferroni",
 ]
