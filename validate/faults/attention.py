@@ -22,6 +22,7 @@ ATTENTION_FAULTS = (
             "state.conv_rel_l2",
             "state.prefill_decode",
             "greedy.unexplained",
+            "greedy.unexplained_rate",
         ),
         source=(
             "Stride-unpad and prefix-unpad mixed up: sglang pads by repeat_interleave in an older "
@@ -61,6 +62,7 @@ ATTENTION_FAULTS = (
             "state.kv_rel_l2",
             "state.prefill_decode",
             "greedy.unexplained",
+            "greedy.unexplained_rate",
         ),
         source=(
             "Close relative of HD-05 (vllm-project/vllm-omni#5716), and of the non-contiguous "

@@ -13,10 +13,13 @@ from validate.metrics.attention_routing_mismatch import attention_routing_mismat
 from validate.metrics.attention_routing_weight import attention_routing_weight
 from validate.metrics.attention_row_rel_l2 import attention_row_rel_l2
 from validate.metrics.attention_scale import attention_scale
+from validate.metrics.flip_rate import flip_rate
 from validate.metrics.greedy_divergence_rate import greedy_divergence_rate
 from validate.metrics.greedy_invalid_ids import greedy_invalid_ids
 from validate.metrics.greedy_length_mismatch import greedy_length_mismatch
 from validate.metrics.greedy_unexplained import greedy_unexplained
+from validate.metrics.greedy_unexplained_rate import greedy_unexplained_rate
+from validate.metrics.kl_exceed_rate import kl_exceed_rate
 from validate.metrics.kl_max import kl_max
 from validate.metrics.kl_p50 import kl_p50
 from validate.metrics.kl_p90 import kl_p90
@@ -58,11 +61,14 @@ METRICS: Mapping[str, Metric] = {
     "logits.nonfinite": logits_nonfinite,
     "logits.kl_p90": kl_p90,
     "logits.kl_max": kl_max,
+    "logits.kl_exceed_rate": kl_exceed_rate,
     "logits.kl_p50": kl_p50,
     "logits.nll_delta": nll_delta,
     "logits.top1_flips": top1_flips,
+    "logits.flip_rate": flip_rate,
     "logits.err_ratio": logits_err_ratio,
     "greedy.unexplained": greedy_unexplained,
+    "greedy.unexplained_rate": greedy_unexplained_rate,
     "greedy.divergence_rate": greedy_divergence_rate,
     "greedy.invalid_ids": greedy_invalid_ids,
     "greedy.length_mismatch": greedy_length_mismatch,

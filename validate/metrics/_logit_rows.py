@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from validate.metrics._divergence import row_count_reason, stream_pairs
 from validate.metrics._logit_values import BadLogits, bad_logits
+from validate.metrics._near_tie import hard_cap, near_ties_predicted
 from validate.metrics._reason import Reason
 from validate.numerics import (
     NO_TARGET,
@@ -60,10 +61,14 @@ class SectionRows:
     kl_worst: WorstRow
     flips: int
     """Rows whose top-1 sets are disjoint with a ref gap above the near-tie limit."""
+    capped: int
+    """Those of them with a gap above the hard cap."""
     flip_worst: WorstRow | None
     """The flip with the greatest gap."""
     disagreements: int
     """Rows whose top-1 sets are disjoint, near-ties included."""
+    near_ties_predicted: float
+    """Disagreements within the limit that the limit leads to expect."""
     margin_shift_max: float
     """Greatest change of the logprob between ref's first two choices, nats."""
     ties: int
@@ -121,6 +126,14 @@ class LogitRows:
     def forced(self) -> tuple[SectionRows, ...]:
         """The teacher-forced rows of every prompt, in pair order."""
         return tuple(rows for rows in self.sections if rows.section == FORCED)
+
+    @property
+    def by_prompt(self) -> Mapping[str, tuple[SectionRows, ...]]:
+        """All sections of every prompt, in pair order."""
+        held: dict[str, tuple[SectionRows, ...]] = {}
+        for rows in self.sections:
+            held[rows.prompt] = (*held.get(rows.prompt, ()), rows)
+        return held
 
     @property
     def drifts(self) -> tuple[SectionRows, ...]:
@@ -270,6 +283,8 @@ def _reduce(prompt: str, rows: _Rows, *, near_tie: float) -> SectionRows:
         kl_mean=exact_sum(stats.kl) / len(stats.kl),
         kl_worst=worst(top, float(stats.kl[top])),
         flips=int(np.count_nonzero(flips)),
+        capped=int(np.count_nonzero(flips & ~(stats.gap <= hard_cap(near_tie)))),
+        near_ties_predicted=near_ties_predicted(stats.ref_margin, near_tie=near_tie),
         flip_worst=worst(worst_flip, float(stats.gap[worst_flip])) if flips.any() else None,
         **_counts(stats),
         **_nll(stats, rows.targets),

@@ -98,6 +98,7 @@ def calibrate(
         repeats=repeats,
         gates=gates,
         settings={name: limit.value for name, limit in settings.items()},
+        reverse=[gate for gate in gates if "reverse" in rules[gate.limit_key].basis],
     )
     made = {f"{name}.{dtype}": limit for name, limit in settings.items()}
     for gate in gates:
@@ -150,7 +151,14 @@ def _settings(
     flat = [gate for group in gates.values() for gate in group]
     levels = {gate.name: Levels(low=0.95, high=0.95) for gate in flat}
     pairs = measure_clean(
-        replace(bench, levels=levels), ref=ref, repeats=repeats, gates=flat, settings=OPEN
+        replace(bench, levels=levels),
+        ref=ref,
+        repeats=repeats,
+        gates=flat,
+        settings=OPEN,
+        reverse=[
+            g for name, group in gates.items() if "reverse" in rules[name].basis for g in group
+        ],
     )
     made = {}
     for name, group in gates.items():

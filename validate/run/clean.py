@@ -1,8 +1,8 @@
-"""What clean pairs measure: ref against its repeats, the oracle against ref and its repeats."""
+"""What clean pairs measure: ref against its repeats, and the oracle on either side of each."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from validate.errors import InputError
 from validate.gates import noise_floor
@@ -22,6 +22,8 @@ class CleanPairs:
     """Ref against each repeat."""
     truth: Mapping[str, tuple[Measurement, ...]]
     """The oracle against ref and against each repeat; empty without an oracle."""
+    reverse: Mapping[str, tuple[Measurement, ...]] = field(default_factory=dict)
+    """Ref and each repeat against the oracle, in cand's place; of gates that ask for it."""
 
     def of(self, gate: GateSpec, rule: CleanRule) -> tuple[Measurement, ...]:
         """The measurements that ``rule`` rests on.
@@ -34,6 +36,8 @@ class CleanPairs:
             found += self.repeated.get(gate.name, ())
         if "oracle" in rule.basis:
             found += self.truth.get(gate.name, ())
+        if "reverse" in rule.basis:
+            found += self.reverse.get(gate.name, ())
         if not found:
             msg = f"calibrate: {gate.name}: the basis {list(rule.basis)} leaves no clean pair"
             raise InputError(msg)
@@ -63,6 +67,7 @@ def measure_clean(
     repeats: Sequence[Side],
     gates: Sequence[GateSpec],
     settings: Mapping[str, float],
+    reverse: Sequence[GateSpec] = (),
 ) -> CleanPairs:
     """Measure every clean pair once.
 
@@ -72,6 +77,7 @@ def measure_clean(
         repeats: Its repeats.
         gates: What to measure; yardstick gates are measured against the oracle alone.
         settings: ``near_tie`` and ``route_gap``.
+        reverse: Of ``gates``, those to measure with the oracle in cand's place too.
     """
     plain = [gate for gate in gates if gate.area != "yardstick"]
     pairs = [bench.pair(ref, repeat, **settings) for repeat in repeats]
@@ -85,7 +91,20 @@ def measure_clean(
         for pair in alone
         if (found := bench.against_oracle(pair, gates=differences)) is not None
     ]
-    return CleanPairs(repeated=_by_gate(repeated, plain), truth=_by_gate(truth, differences))
+    turned = [
+        bench.measure(
+            replace(pair, cand=pair.oracle, _cache={}),
+            what=f"{pair.ref.label} against oracle",
+            gates=reverse,
+        )
+        for pair in alone
+        if reverse and pair.oracle is not None
+    ]
+    return CleanPairs(
+        repeated=_by_gate(repeated, plain),
+        truth=_by_gate(truth, differences),
+        reverse=_by_gate(turned, reverse),
+    )
 
 
 def ends_of(gate: GateSpec, rule: CleanRule, pairs: CleanPairs, *, dtype: str) -> Ends:

@@ -1,5 +1,6 @@
-"""``greedy.unexplained``: near-ties by both sides' rows, and tokens off their own argmax."""
+"""``greedy.unexplained`` and its rate: near-ties by both sides' rows, tokens off their own argmax."""
 
+import dataclasses
 import math
 
 import ml_dtypes
@@ -8,7 +9,9 @@ import pytest
 
 from tests.fakes import make_pair, make_prompt
 from tests.logit_cases import LEVELS, assert_why
+from tests.measured import assert_measured
 from validate.metrics.greedy_unexplained import greedy_unexplained
+from validate.metrics.greedy_unexplained_rate import greedy_unexplained_rate
 
 FIRST = [2.0, 0.0, 0.0]
 """Id 0 leads by 2."""
@@ -54,7 +57,20 @@ def test_a_near_tie_is_explained_up_to_the_limit(near_tie, unexplained):
     found = greedy_unexplained(pair, LEVELS)
 
     assert counts(found) == (unexplained, 1 - unexplained, 0, 0)
-    assert found.value == unexplained
+    assert greedy_unexplained_rate(pair, LEVELS).value == unexplained
+    assert found.value == 0.0
+
+
+@pytest.mark.parametrize(("near_tie", "value"), [(0.2, 1), (0.25, 0), (0.3, 0)])
+def test_a_divergence_counts_beyond_eight_limits(near_tie, value):
+    """Ref rates the ids 2 apart; the caps are 1.6, 2 and 2.4, and the cap itself is no fault."""
+    pair = pair_of([([0], [FIRST])], [([1], [TURNED])], near_tie=near_tie)
+    found = greedy_unexplained(pair, LEVELS)
+
+    assert (found.value, found.breakdown["divergences.beyond_cap"]) == (value, value)
+    assert found.breakdown["hard_cap"] == 8 * near_tie
+    assert counts(found) == (1, 0, 0, 0)
+    assert (found.worst is None) == (value == 0)
 
 
 def test_rows_as_captures_store_them():
@@ -70,9 +86,10 @@ def test_rows_as_captures_store_them():
 def test_ref_must_rate_the_ids_close():
     """Cand's row is sure of its id, ref's of the other by 2: no rounding does that."""
     pair = pair_of([([0, 0], [FIRST, FIRST])], [([0, 1], [FIRST, TURNED])], near_tie=0.5)
-    found = greedy_unexplained(pair, LEVELS)
+    found = greedy_unexplained_rate(pair, LEVELS)
 
-    assert counts(found) == (1, 0, 0, 0)
+    assert counts(greedy_unexplained(pair, LEVELS)) == (1, 0, 0, 0)
+    assert found.value == 1.0
     assert found.worst is not None
     assert (found.worst.prompt, found.worst.position, found.worst.value) == ("p-0", 4, 2.0)
     assert found.worst_value == 2.0
@@ -183,13 +200,55 @@ def test_the_widest_of_all_is_named():
     pair = pair_of(
         [([0], [FIRST]), ([0], [[5.0, 0.0, 0.0]])],
         [([1], [TURNED]), ([1], [TURNED])],
-        near_tie=0.25,
+        near_tie=0.125,
     )
     found = greedy_unexplained(pair, LEVELS)
 
     assert found.value == 2.0
     assert found.worst is not None
     assert (found.worst.prompt, found.worst.value) == ("p-1", 5.0)
+
+
+def test_near_ties_that_the_limit_predicts():
+    """Margins 2, 0.25 and 0.25 under a limit of 1, the last after the divergence: 0.75 / 2."""
+    pair = pair_of(
+        [([0, 0, 0], [FIRST, CLOSE, CLOSE])], [([0, 1, 0], [FIRST, TURNED, FIRST])], near_tie=1.0
+    )
+    count = greedy_unexplained(pair, LEVELS).breakdown["divergences.near_tie.predicted"]
+
+    assert count == 0.375
+    assert greedy_unexplained_rate(pair, LEVELS).breakdown["near_ties.predicted"] == 0.375
+
+
+def test_the_rate_is_over_prompts():
+    """Of 4 prompts one parts at 2 nats, one has two tokens off their rows, one is a near-tie.
+
+    Clopper-Pearson for 1 of 4: upper at 95 % 0.7514 (binomial tables, (1 - p)^4 +
+    4 p (1 - p)^3 = 0.05), lower at 99 % 1 - 0.99^(1/4) = 0.002509.
+    """
+    pair = pair_of(
+        [([0], [FIRST]), ([0, 0], [FIRST, FIRST]), ([0], [CLOSE]), ([0], [FIRST])],
+        [([1], [TURNED]), ([0, 0], [TURNED, TURNED]), ([1], [TURNED]), ([0], [FIRST])],
+        near_tie=0.25,
+    )
+    found = greedy_unexplained_rate(pair, LEVELS)
+    strict = greedy_unexplained_rate(dataclasses.replace(pair, near_tie=0.2, _cache={}), LEVELS)
+
+    assert (found.value, found.n, found.n_of, found.unit) == (0.25, 4, "prompts", "share")
+    assert (found.breakdown["prompts"], found.breakdown["near_ties"]) == (1.0, 1.0)
+    assert strict.value == 0.75
+    assert found.worst is not None
+    assert (found.worst.prompt, found.worst_value) == ("p-0", 2.0)
+    assert found.interval is not None
+    assert_measured(found.interval.high, 0.7514, atol=5e-5, rtol=0)
+    assert_measured(found.interval.low, 0.002509, atol=5e-7, rtol=0)
+
+
+def test_the_rate_of_agreement():
+    side = [([0, 0], [FIRST, CLOSE]), ([1], [TURNED])]
+    found = greedy_unexplained_rate(pair_of(side, side), LEVELS)
+
+    assert (found.value, found.worst, found.worst_value) == (0.0, None, 0.0)
 
 
 def test_one_side_empty():
@@ -213,10 +272,11 @@ def test_one_side_empty():
     ids=["short", "long", "vocabulary", "nan in cand", "nan in ref", "mask in cand"],
 )  # fmt: skip
 def test_undefined(ref, cand, kind, why):
-    found = greedy_unexplained(pair_of([ref], [cand], near_tie=1.0), LEVELS)
+    for metric in (greedy_unexplained, greedy_unexplained_rate):
+        found = metric(pair_of([ref], [cand], near_tie=1.0), LEVELS)
 
-    assert (found.value, found.undefined_kind) == (None, kind)
-    assert_why(found, why)
+        assert (found.value, found.undefined_kind) == (None, kind)
+        assert_why(found, why)
 
 
 @pytest.mark.parametrize(("side", "label"), [("ref", "cuda"), ("cand", "rocm")])

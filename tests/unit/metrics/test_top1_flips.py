@@ -1,4 +1,4 @@
-"""``logits.top1_flips`` counts changed first choices, ties and near-ties aside."""
+"""``logits.top1_flips`` counts first choices changed across more than the hard cap."""
 
 import numpy as np
 import pytest
@@ -22,17 +22,50 @@ def test_flips_beyond_the_near_tie_limit(near_tie, flips, near):
     """A gap equal to the limit is a near-tie."""
     found = top1_flips(one(REF, CAND, near_tie=near_tie), LEVELS)
 
-    assert (found.value, found.breakdown["near_ties"]) == (flips, near)
+    assert (found.breakdown["beyond_near_tie"], found.breakdown["near_ties"]) == (flips, near)
     assert found.breakdown["top1_agreement"] == 0.4
     assert found.breakdown["flips_per_1000"] == 200.0 * flips
     assert found.breakdown["tied_rows"] == 1.0
     assert (found.n, found.n_of, found.unit, found.interval) == (5, "positions", "positions", None)
 
 
+@pytest.mark.parametrize(
+    ("near_tie", "value"), [(0.0, 3), (0.0625, 2), (0.125, 1), (0.2, 1), (0.25, 0), (0.5, 0)]
+)
+def test_a_flip_counts_beyond_eight_limits(near_tie, value):
+    """Gaps 0.5, 1 and 2 (each exact in binary) against caps 0, 0.5, 1, 1.6, 2, 4; the cap itself
+    is no fault."""
+    found = top1_flips(one(REF, CAND, near_tie=near_tie), LEVELS)
+
+    assert (found.value, found.breakdown["hard_cap"]) == (value, 8 * near_tie)
+
+
+def test_near_ties_that_the_limit_predicts():
+    """Margins 0.5, 1, 1, 0, 1 under a limit of 1: (1/2 + 0 + 0 + 1 + 0) / 2; none under 0."""
+    found = top1_flips(one(REF, CAND, near_tie=1.0), LEVELS)
+
+    assert found.breakdown["near_ties.predicted"] == 0.75
+    half = top1_flips(one(REF, CAND, near_tie=0.5), LEVELS)
+    assert half.breakdown["near_ties.predicted"] == 0.5
+    assert top1_flips(one(REF, CAND), LEVELS).breakdown["near_ties.predicted"] == 0.0
+
+
+def test_three_prompts_of_four_shift_no_further():
+    """Rows 0, 1 and 2 shift margins 0.5, 1, 1 to -0.1, -0.1, 0.1: by 0.6, 1.1, 0.9; row 4 by 2."""
+    ref = with_positions({f"p-{i}": [REF[i]] for i in (0, 1, 2, 4)})
+    cand = with_positions({f"p-{i}": [CAND[i]] for i in (0, 1, 2, 4)})
+    found = top1_flips(make_pair(ref, cand), LEVELS)
+
+    assert_measured(found.breakdown["margin_shift.p75"], 1.1, atol=1e-12, rtol=0)
+    assert_measured(found.breakdown["margin_shift.max"], 2.0, atol=1e-12, rtol=0)
+
+
 def test_the_gap_is_that_of_ref():
     """Row 0: cand prefers its own choice by 0.1 only, yet ref's gap of 0.5 decides."""
-    assert top1_flips(one(REF[:1], CAND[:1], near_tie=0.2), LEVELS).value == 1
-    assert top1_flips(one(CAND[:1], REF[:1], near_tie=0.2), LEVELS).value == 0
+    one_way = top1_flips(one(REF[:1], CAND[:1], near_tie=0.2), LEVELS)
+    other = top1_flips(one(CAND[:1], REF[:1], near_tie=0.2), LEVELS)
+
+    assert (one_way.breakdown["beyond_near_tie"], other.breakdown["beyond_near_tie"]) == (1, 0)
 
 
 def test_worst_is_the_widest_gap():
@@ -82,7 +115,7 @@ def test_decode_and_stream_rows_count():
     pair = make_pair(ref, cand, ref_streams={"p-0": [0, 0, 0]}, cand_streams={"p-0": [0, 1, 2]})
     found = top1_flips(pair, LEVELS)
 
-    assert found.value == 3
+    assert (found.value, found.breakdown["beyond_near_tie"]) == (3, 3)
     sections = {name: found.breakdown[f"{name}.flips"] for name in (
         "logits", "decode.logits", "stream.logits"
     )}  # fmt: skip

@@ -1,5 +1,7 @@
 """calibrate: limits from clean pairs, faults beside them, refusals."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.run.made import METRICS, YARDSTICK, entry, limits, offset, repeats, side, suite
@@ -119,6 +121,33 @@ def test_settings_come_from_the_gaps_of_clean_pairs():
     assert entries["near_tie.bfloat16"].value == 0.1
     assert entries["route_gap.bfloat16"].value == 0.1
     assert list(entries)[:2] == ["near_tie.bfloat16", "route_gap.bfloat16"]
+
+
+@pytest.mark.parametrize(("basis", "value"), [("oracle", 0.5), ("reverse", 6.0)])
+def test_the_oracle_stands_in_cands_place_where_a_rule_asks_for_it(basis, value):
+    """A gap of 3 with the oracle as cand, 0.25 else; doubled. Nobody else measures that pair."""
+
+    def turned(pair, levels):
+        found = gap(pair, levels)
+        return replace(found, worst_value=3.0 if pair.cand.label == "oracle" else 0.25)
+
+    rules = {
+        **RULES,
+        "near_tie": rule("repeats", basis, metrics=("logits.top1_flips",)),
+        "logits.kl_p90": rule("repeats", basis),
+    }
+
+    def gated(pair, levels):
+        found = METRICS["logits.kl_p90"](pair, levels)
+        return replace(found, value=3.0, interval=None) if pair.cand.label == "oracle" else found
+
+    entries = made(
+        P90, rules=rules, metrics={**ALL, "logits.top1_flips": turned, "logits.kl_p90": gated}
+    )
+
+    assert entries["near_tie.bfloat16"].value == value
+    if basis == "reverse":
+        assert entries["logits.kl_p90.bfloat16"].value == 6.0
 
 
 def test_gaps_are_measured_wide_open_and_gates_with_the_new_settings():

@@ -1,0 +1,25 @@
+"""The flip with the greatest gap, for the two metrics that judge flips."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from validate.metrics._logit_rows import SectionRows
+from validate.schema import Worst
+
+__all__ = ["widest_flip"]
+
+
+def widest_flip(sections: Sequence[SectionRows]) -> Worst | None:
+    """The flip beyond the near-tie limit with the greatest gap; the first among equals."""
+    found = [(part, part.flip_worst) for part in sections if part.flip_worst is not None]
+    if not found:
+        return None
+    part, row = found[int(np.argmax([one.value for _, one in found]))]
+    return Worst(
+        prompt=part.prompt,
+        position=row.position,
+        place=f"{part.section} row {row.row}",
+        value=row.value,
+        detail=f"ref gap {row.value:.4g} nats; {row.detail}",
+    )
