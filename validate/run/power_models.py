@@ -1,0 +1,129 @@
+"""A measurement from prompt-level values: the metrics' own intervals without the captures."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validate.schema.measurement import Interval, Levels, Measurement
+from validate.stats import (
+    abs_mean_limits,
+    geometric_ratio,
+    mean_limits,
+    proportion_limits,
+    quantile,
+    quantile_limits,
+    ratio_limits as paired_ratio_limits,
+)
+
+__all__ = ["MODELS", "Array", "Model", "differs", "measurement_of"]
+
+Array = NDArray[np.float64]
+SAME = 1e-9
+"""Relative difference up to which two numbers are the same number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """How one metric makes its number and its limits of one value a prompt."""
+
+    value: Callable[[Array], float | None]
+    limits: Callable[..., Interval]
+    """Of values and ``levels``."""
+    companion: str | None = None
+    """Entry of the breakdown that holds a prompt's value with its sign; None: the value itself."""
+
+
+def _mean(values: Array) -> float:
+    return float(np.mean(values))
+
+
+def _abs_mean(values: Array) -> float:
+    return abs(float(np.mean(values)))
+
+
+def _geometric(values: Array) -> float | None:
+    return geometric_ratio(values, np.ones(values.size))
+
+
+def _ratio(values: Array, *, levels: Levels) -> Interval:
+    return paired_ratio_limits(values, np.ones(values.size), levels=levels)
+
+
+def _share(values: Array, *, levels: Levels) -> Interval:
+    return proportion_limits(int(np.count_nonzero(values)), values.size, levels=levels)
+
+
+def _quantile(q: float) -> Model:
+    return Model(value=partial(quantile, q=q), limits=partial(quantile_limits, q=q))
+
+
+_MEAN = Model(value=_mean, limits=mean_limits)
+_SHARE = Model(value=_mean, limits=_share)
+_RATIO = Model(value=_geometric, limits=_ratio)
+
+MODELS: Mapping[str, Model] = {
+    "attention.rel_l2": _MEAN,
+    "attention.hidden_rel_l2": _MEAN,
+    "attention.introduced_ratio": _RATIO,
+    "attention.propagated_ratio": _RATIO,
+    "logits.kl_p50": _quantile(0.5),
+    "logits.kl_p90": _quantile(0.9),
+    "logits.nll_delta": Model(value=_abs_mean, limits=abs_mean_limits, companion="signed"),
+    "logits.err_ratio": _RATIO,
+    "logits.kl_exceed_rate": _SHARE,
+    "logits.flip_rate": _SHARE,
+    "greedy.unexplained_rate": _SHARE,
+    "greedy.divergence_rate": _SHARE,
+}
+"""By metric. ``differs`` holds each of them against the metric itself in every run."""
+
+
+def measurement_of(
+    model: Model, values: Array, *, like: Measurement, levels: Levels, worst: float | None = None
+) -> Measurement:
+    """The measurement that ``like``'s metric would make of these prompts.
+
+    Args:
+        model: The metric's model.
+        values: One a prompt, in the metric's unit.
+        like: A measurement of the same metric, for its name and unit.
+        levels: Confidence levels of the interval.
+        worst: ``worst_value`` of the measurement.
+
+    Raises:
+        InputError: A value is not what the interval can take.
+    """
+    value = model.value(values)
+    return Measurement(
+        metric=like.metric,
+        value=value,
+        unit=like.unit,
+        n=int(values.size),
+        n_of=like.n_of,
+        why_undefined="no prompts" if value is None else None,
+        interval=model.limits(values, levels=levels),
+        worst_value=worst,
+    )
+
+
+def differs(made: Measurement, found: Measurement) -> str | None:
+    """What a model's measurement has other than the metric's own; None where nothing."""
+    pairs: dict[str, tuple[Any, Any]] = {
+        "n": (float(made.n), float(found.n)),
+        "value": (made.value, found.value),
+    }
+    for end in ("low", "high"):
+        pairs[end] = (getattr(made.interval, end, None), getattr(found.interval, end, None))
+    for name, (ours, theirs) in pairs.items():
+        if (ours is None) != (theirs is None) or not (ours is None or _same(ours, theirs)):
+            return f"{name} {ours} where the metric gives {theirs}"
+    return None
+
+
+def _same(first: float, second: float) -> bool:
+    return math.isclose(first, second, rel_tol=SAME, abs_tol=1e-15)
