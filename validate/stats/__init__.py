@@ -8,6 +8,7 @@ from validate.stats.exceedance import exceedance_limits, exceedance_n_needed, mo
 from validate.stats.floor import FLOOR_MIN_REPEATS, floor_limits
 from validate.stats.mean import abs_mean_limits, mean_limits
 from validate.stats.multiplicity import holm, weighted_bonferroni
+from validate.stats.n_min import N_MIN, n_min, trusted
 from validate.stats.noninferior import (
     equivalence_mean,
     equivalence_proportion,
@@ -54,6 +55,7 @@ from validate.stats.uniformity import martingale_z, serial_independence, uniform
 
 __all__ = [
     "FLOOR_MIN_REPEATS",
+    "N_MIN",
     "TAIL_LIMIT",
     "Alternative",
     "Decision",
@@ -86,6 +88,7 @@ __all__ = [
     "mde_ratio_t",
     "mean_limits",
     "most_allowed",
+    "n_min",
     "n_needed_mean_t",
     "n_needed_proportion",
     "n_needed_quantile",
@@ -112,6 +115,7 @@ __all__ = [
     "resamples_needed",
     "serial_independence",
     "tail_diagnostic",
+    "trusted",
     "uniformity_test",
     "weighted_bonferroni",
 ]

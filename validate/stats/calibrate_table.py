@@ -45,18 +45,19 @@ def markdown(cells: list[Cell]) -> str:
         "# Calibration of interval methods",
         "",
         f"Made by `{COMMAND}`; do not edit.",
-        "Each limit states an error of 2.5 %, together 95 % coverage.",
-        "`low`: share of draws whose lower limit lay above the truth (a false FAIL).",
-        "`high`: share whose upper limit lay below it (a false PASS); `none`: share without a limit.",
-        f"A cell FAILS where `low` or `high` exceeds 2.5 % by over {SPREAD} standard errors.",
+        "`coverage` is the share of draws in which the upper limit, stated at 95 %, held.",
+        "`false PASS` is the share in which it lay below the truth; stated 5 %.",
+        "`false FAIL` is the share in which the lower limit, at 97.5 %, lay above it; stated 2.5 %.",
+        "`none` is the share with a limit missing, which neither passes nor fails.",
+        f"A cell FAILS where a rate exceeds the stated one by over {SPREAD} standard errors.",
         f"{failed} of {len(cells)} cells do.",
         "",
-        "| method | data | n | coverage | low | high | none | |",
+        "| method | data | n | coverage | false PASS | false FAIL | none | |",
         "|---|---|--:|--:|--:|--:|--:|---|",
     ]
     lines += [
-        f"| {c.method} | {c.data} | {c.n} | {c.coverage:.1%} | {c.missed_low:.1%} | "
-        f"{c.missed_high:.1%} | {c.undefined:.0%} | {'**FAILS**' if c.fails else ''} |"
+        f"| {c.method} | {c.data} | {c.n} | {c.coverage:.1%} | {c.false_pass:.1%} | "
+        f"{c.false_fail:.1%} | {c.undefined:.0%} | {'**FAILS**' if c.fails else ''} |"
         for c in cells
     ]
     lines += [
