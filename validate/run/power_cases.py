@@ -11,6 +11,7 @@ from validate.run.power_effects import (
     Effect,
     added,
     factor,
+    first_flips,
     flips,
     interpolated,
     quadrature,
@@ -244,6 +245,11 @@ def _effects(
             "each is hit with the same probability, whatever ref's repeats hit; one marks a prompt"
         )
         return [flips(name, "per 1,000", tokens, note=note)]
+    if metric == "greedy.flips_per_1000":
+        note = (
+            "each token flips with the same probability; the first of cand's and ref's own counts"
+        )
+        return [first_flips("flipped tokens", "per 1,000", note=note)]
     if metric.startswith("attention."):
         made = [
             quadrature("relative error", "rel-L2", profile, largest=LARGEST_RELATIVE, note=spread)
@@ -271,7 +277,7 @@ def _logit_effects(
     scaled: Sequence[Mapping[str, float]],
     spread: str,
 ) -> list[Effect]:
-    signed = case.model.companion is not None
+    signed = case.model.signed
     if signed:
         shift = added(
             "NLL shift",

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from validate.run.power_models import Array
 
-__all__ = ["Effect", "added", "factor", "flips", "interpolated", "quadrature"]
+__all__ = ["Effect", "added", "factor", "first_flips", "flips", "interpolated", "quadrature"]
 
 PER = 1000.0
 Chosen = NDArray[np.int64]
@@ -64,6 +64,24 @@ def flips(name: str, unit: str, tokens: Array, *, note: str) -> Effect:
     def apply(size: float, clean: Array, chosen: Chosen, luck: Array) -> Array:
         hit = -np.expm1(tokens[chosen] * np.log1p(-min(size / PER, 1 - 1e-12)))
         made: Array = np.where((clean > 0) | (luck < hit), 1.0, 0.0)
+        return made
+
+    return Effect(name=name, unit=unit, apply=apply, largest=PER / 2, note=note)
+
+
+def first_flips(name: str, unit: str, *, note: str) -> Effect:
+    """Each token flips with probability size / 1,000; a stream is compared up to its first flip.
+
+    A prompt's value is its compared tokens, negative where the last of them is a flip.
+    """
+
+    def apply(size: float, clean: Array, chosen: Chosen, luck: Array) -> Array:
+        del chosen
+        if size == 0:
+            return clean
+        stay = float(np.log1p(-min(size / PER, 1 - 1e-12)))
+        first = np.floor(np.log1p(-luck) / stay) + 1.0
+        made: Array = np.where(first <= np.abs(clean), -first, clean)
         return made
 
     return Effect(name=name, unit=unit, apply=apply, largest=PER / 2, note=note)

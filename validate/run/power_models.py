@@ -14,6 +14,7 @@ from validate.stats import (
     abs_mean_limits,
     geometric_ratio,
     mean_limits,
+    poisson_rate_limits,
     proportion_limits,
     quantile,
     quantile_limits,
@@ -23,8 +24,25 @@ from validate.stats import (
 __all__ = ["MODELS", "Array", "Model", "differs", "measurement_of"]
 
 Array = NDArray[np.float64]
+PER = 1000.0
 SAME = 1e-9
 """Relative difference up to which two numbers are the same number."""
+
+
+def _value(alone: Measurement) -> float | None:
+    return alone.value
+
+
+def _signed(alone: Measurement) -> float | None:
+    return None if alone.value is None else alone.breakdown.get("signed")
+
+
+def _exposure(alone: Measurement) -> float | None:
+    """Tokens compared; negative where the last of them is a flip."""
+    tokens = alone.breakdown.get("tokens")
+    if alone.value is None or tokens is None:
+        return None
+    return -tokens if alone.value > 0 else tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +52,10 @@ class Model:
     value: Callable[[Array], float | None]
     limits: Callable[..., Interval]
     """Of values and ``levels``."""
-    companion: str | None = None
-    """Entry of the breakdown that holds a prompt's value with its sign; None: the value itself."""
+    of_prompt: Callable[[Measurement], float | None] = _value
+    """A prompt's number from the measurement of that prompt alone."""
+    signed: bool = False
+    """True where a prompt's number may be negative: a difference, not a size."""
 
 
 def _mean(values: Array) -> float:
@@ -58,6 +78,16 @@ def _share(values: Array, *, levels: Levels) -> Interval:
     return proportion_limits(int(np.count_nonzero(values)), values.size, levels=levels)
 
 
+def _per_1000(exposures: Array) -> float | None:
+    tokens = float(np.sum(np.abs(exposures)))
+    return PER * int(np.count_nonzero(exposures < 0)) / tokens if tokens else None
+
+
+def _poisson(exposures: Array, *, levels: Levels) -> Interval:
+    flips, tokens = int(np.count_nonzero(exposures < 0)), float(np.sum(np.abs(exposures)))
+    return poisson_rate_limits(flips, exposure=tokens / PER, levels=levels)
+
+
 def _quantile(q: float) -> Model:
     return Model(value=partial(quantile, q=q), limits=partial(quantile_limits, q=q))
 
@@ -73,12 +103,15 @@ MODELS: Mapping[str, Model] = {
     "attention.propagated_ratio": _RATIO,
     "logits.kl_p50": _quantile(0.5),
     "logits.kl_p90": _quantile(0.9),
-    "logits.nll_delta": Model(value=_abs_mean, limits=abs_mean_limits, companion="signed"),
+    "logits.nll_delta": Model(
+        value=_abs_mean, limits=abs_mean_limits, of_prompt=_signed, signed=True
+    ),
     "logits.err_ratio": _RATIO,
     "logits.kl_exceed_rate": _SHARE,
     "logits.flip_rate": _SHARE,
     "greedy.unexplained_rate": _SHARE,
     "greedy.divergence_rate": _SHARE,
+    "greedy.flips_per_1000": Model(value=_per_1000, limits=_poisson, of_prompt=_exposure),
 }
 """By metric. ``differs`` holds each of them against the metric itself in every run."""
 

@@ -12,7 +12,6 @@ from validate.numerics import to_float64
 from validate.run.measure import Bench
 from validate.run.power_models import MODELS, Array
 from validate.schema.manifest import Manifest
-from validate.schema.measurement import Measurement
 from validate.schema.pair import Pair, Side
 from validate.schema.prompts import Prompt
 from validate.schema.streams import Stream
@@ -73,16 +72,10 @@ def prompt_values(
         alone = dataclasses.replace(pair, prompts=(prompt,), _cache={})
         for gate in gates:
             measured = bench.metrics[gate.measures](alone, bench.levels[gate.name])
-            value = _value(measured, MODELS[gate.measures].companion)
+            value = MODELS[gate.measures].of_prompt(measured)
             if value is not None:
                 found[gate.name][prompt] = value
     return found
-
-
-def _value(measured: Measurement, companion: str | None) -> float | None:
-    if measured.value is None or companion is None:
-        return measured.value
-    return measured.breakdown.get(companion)
 
 
 def head_shares(side: Side, prompts: Sequence[str]) -> tuple[str, Array]:

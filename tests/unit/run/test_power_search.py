@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from validate.run.power_effects import added, factor, flips, interpolated, quadrature
+from validate.run.power_effects import added, factor, first_flips, flips, interpolated, quadrature
 from validate.run.power_exact import crossing, rate, rate_of
 from validate.run.power_models import MODELS, differs, measurement_of
 from validate.run.power_search import (
@@ -152,6 +152,19 @@ def test_effects_by_hand() -> None:
     assert square.apply(2.0, clean, chosen, luck).tolist() == [5.0, 1.0]
     assert hits.apply(100.0, np.zeros(2), chosen, luck).tolist() == [1.0, 0.0]
     assert hits.apply(0.0, np.array([1.0, 0.0]), chosen, luck).tolist() == [1.0, 0.0]
+
+
+def test_first_flip_ends_the_exposure_by_hand() -> None:
+    """At 500 in 1,000 luck 0.6 flips the 2nd token (1/2 < 0.6 < 3/4), 0.9 the 4th, 0.1 the 1st."""
+    effect = first_flips("f", "per 1,000", note=NOTE)
+    clean = np.array([8.0, 3.0, -5.0, -1.0])
+    luck = np.array([0.6, 0.9, 0.1, 0.6])
+
+    made = effect.apply(500.0, clean, np.arange(4), luck)
+
+    assert made.tolist() == [-2.0, 3.0, -1.0, -1.0]
+    assert MODELS["greedy.flips_per_1000"].value(made) == 1000 * 3 / 7
+    assert effect.apply(0.0, clean, np.arange(4), luck).tolist() == clean.tolist()
 
 
 def test_interpolation_is_exact_where_the_law_is_a_power_and_at_the_sizes_measured() -> None:
