@@ -29,8 +29,10 @@ from validate.stats.power_count import (
     power_quantile,
 )
 from validate.stats.power_mean import (
+    mde_abs_mean,
     mde_mean_t,
     mde_ratio_t,
+    n_needed_equivalence_mean,
     n_needed_mean_t,
     n_needed_ratio_t,
     power_abs_mean_fail,
@@ -82,6 +84,7 @@ __all__ = [
     "martingale_z",
     "mcnemar_counts",
     "mcnemar_test",
+    "mde_abs_mean",
     "mde_mean_t",
     "mde_proportion",
     "mde_quantile",
@@ -89,6 +92,7 @@ __all__ = [
     "mean_limits",
     "most_allowed",
     "n_min",
+    "n_needed_equivalence_mean",
     "n_needed_mean_t",
     "n_needed_proportion",
     "n_needed_quantile",

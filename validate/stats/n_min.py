@@ -13,7 +13,7 @@ N_MIN: Mapping[str, Mapping[str, int | None]] = {
     "clustered t": {"light": 32, "heavy": None},
     "t over tokens": {"light": None, "heavy": None},
     "studentised bootstrap": {"light": 8, "heavy": None},
-    "percentile bootstrap": {"light": 128, "heavy": None},
+    "percentile bootstrap": {"light": 32, "heavy": None},
     "empirical Bernstein": {"light": 8, "heavy": 8},
     "betting": {"light": 8, "heavy": 8},
     "t on the log": {"light": 8, "heavy": None},

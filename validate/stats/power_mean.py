@@ -9,8 +9,10 @@ from validate.stats._check import check_positive, check_share
 from validate.stats._search import least_effect, least_n
 
 __all__ = [
+    "mde_abs_mean",
     "mde_mean_t",
     "mde_ratio_t",
+    "n_needed_equivalence_mean",
     "n_needed_mean_t",
     "n_needed_ratio_t",
     "power_abs_mean_fail",
@@ -182,6 +184,43 @@ def power_equivalence_mean(mean: float, *, margin: float, sd: float, n: int, alp
     room = margin - special.stdtrit(n - 1, 1.0 - alpha) * spread
     inside = special.ndtr((room - mean) / error) - special.ndtr((-room - mean) / error)
     return float(np.where(room > 0, inside, 0.0).mean())
+
+
+def mde_abs_mean(*, limit: float, sd: float, n: int, alpha: float, power: float) -> float | None:
+    """Smallest absolute mean that ``power_abs_mean_fail`` sees with ``power``; None: none.
+
+    Raises:
+        InputError: As ``power_abs_mean_fail``, or ``power`` is outside (0, 1).
+    """
+    check_share(power, name="power")
+    check_positive(sd, name="sd")
+    return least_effect(
+        lambda mean: power_abs_mean_fail(mean, limit=limit, sd=sd, n=n, alpha=alpha),
+        power,
+        low=0.0,
+        high=limit + FARTHEST * sd,
+    )
+
+
+def n_needed_equivalence_mean(
+    mean: float, *, margin: float, sd: float, alpha: float, power: float
+) -> int | None:
+    """Smallest n at which ``power_equivalence_mean`` is ``power``; None where no n will do.
+
+    Raises:
+        InputError: As ``power_equivalence_mean``, or ``power`` is outside (0, 1).
+    """
+    check_share(power, name="power")
+    check_positive(margin, name="margin")
+    check_positive(sd, name="sd")
+    check_share(alpha, name="alpha")
+    if not abs(mean) < margin:
+        return None
+    return least_n(
+        lambda n: power_equivalence_mean(mean, margin=margin, sd=sd, n=n, alpha=alpha),
+        power,
+        start=MIN_UNITS,
+    )
 
 
 def _tail(noncentrality: float, freedom: int, critical: float) -> float:

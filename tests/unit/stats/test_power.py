@@ -12,11 +12,13 @@ from validate.schema import Levels
 from validate.stats import (
     abs_mean_limits,
     equivalence_mean,
+    mde_abs_mean,
     mde_mean_t,
     mde_proportion,
     mde_quantile,
     mde_ratio_t,
     mean_limits,
+    n_needed_equivalence_mean,
     n_needed_mean_t,
     n_needed_proportion,
     n_needed_quantile,
@@ -78,6 +80,24 @@ class TestMeanT:
         assert ratio is not None
         needed = n_needed_ratio_t(ratio * 1.0000001, log_sd=0.5, alpha=0.01, power=0.8)
         assert needed == 12
+
+    def test_absolute_mean_inverts(self):
+        mean = mde_abs_mean(limit=0.3, sd=1.0, n=40, alpha=0.001, power=0.8)
+
+        assert mean is not None
+        found = power_abs_mean_fail(mean, limit=0.3, sd=1.0, n=40, alpha=0.001)
+        assert_measured(found, 0.8, atol=1e-9, rtol=0)
+        # Far above the limit one direction is left: the one-sided effect at alpha / 2.
+        alone = mde_mean_t(sd=1.0, n=40, alpha=0.0005, power=0.8)
+        assert alone is not None
+        assert_measured(mean, 0.3 + alone, atol=1e-4, rtol=0)
+
+    def test_equivalence_needs(self):
+        """Normal approximation at mean 0: ((1.645 + 1.282) / 0.5)^2 = 34.3, and t needs a little more."""
+        needed = n_needed_equivalence_mean(0.0, margin=0.5, sd=1.0, alpha=0.05, power=0.8)
+
+        assert needed == 36
+        assert n_needed_equivalence_mean(0.5, margin=0.5, sd=1.0, alpha=0.05, power=0.8) is None
 
     def test_bad_input(self):
         for sd in (0.0, -1.0, math.nan):
