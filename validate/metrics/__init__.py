@@ -15,6 +15,8 @@ from validate.metrics.attention_row_rel_l2 import attention_row_rel_l2
 from validate.metrics.attention_scale import attention_scale
 from validate.metrics.flip_rate import flip_rate
 from validate.metrics.greedy_divergence_rate import greedy_divergence_rate
+from validate.metrics.greedy_flips_per_1000 import greedy_flips_per_1000
+from validate.metrics.greedy_hazard_ratio import greedy_hazard_ratio
 from validate.metrics.greedy_invalid_ids import greedy_invalid_ids
 from validate.metrics.greedy_length_mismatch import greedy_length_mismatch
 from validate.metrics.greedy_unexplained import greedy_unexplained
@@ -70,6 +72,8 @@ METRICS: Mapping[str, Metric] = {
     "greedy.unexplained": greedy_unexplained,
     "greedy.unexplained_rate": greedy_unexplained_rate,
     "greedy.divergence_rate": greedy_divergence_rate,
+    "greedy.flips_per_1000": greedy_flips_per_1000,
+    "greedy.hazard_ratio": greedy_hazard_ratio,
     "greedy.invalid_ids": greedy_invalid_ids,
     "greedy.length_mismatch": greedy_length_mismatch,
 }

@@ -2,7 +2,8 @@
 
 from validate.metrics._divergence import StreamPair, stream_pairs
 from validate.metrics._reason import without_value
-from validate.schema import Levels, Measurement, Pair, Worst
+from validate.metrics._survival import earliest
+from validate.schema import Levels, Measurement, Pair
 from validate.stats import proportion_limits
 
 __all__ = ["greedy_divergence_rate"]
@@ -46,23 +47,8 @@ def greedy_divergence_rate(pair: Pair, levels: Levels) -> Measurement:
         n=len(pairs),
         n_of="prompts",
         interval=proportion_limits(len(parted), len(pairs), levels=levels),
-        worst=_earliest(parted),
+        worst=earliest(parted),
         breakdown=shown | _survival(pairs),
-    )
-
-
-def _earliest(parted: list[StreamPair]) -> Worst | None:
-    """The first divergence of all; the first prompt among equals."""
-    steps = [(one.diverged, one) for one in parted if one.diverged is not None]
-    if not steps:
-        return None
-    step, one = min(steps, key=lambda place: place[0])
-    return Worst(
-        prompt=one.prompt,
-        position=one.start + step,
-        place=f"stream step {step}",
-        value=float(step),
-        detail=f"ref emitted {one.ref[step]}, cand {one.cand[step]}",
     )
 
 

@@ -83,6 +83,7 @@ def calibrate(
         gates=gates,
         levels=levels_of(gates, suite=suite, shares=alpha_shares(suite)),
         oracle=oracle,
+        floor=tuple(repeats),
         weights=weights,
         config=config,
         metrics=metrics,

@@ -181,6 +181,7 @@ def compare(
         progress=progress,
     )
     kept, notes = fit_repeats(ref, cand, repeats)
+    bench = replace(bench, floor=tuple(kept))
     cast = Cast(ref=ref, cand=cand, oracle=oracle, repeats=kept, reused=frozenset(reused))
     why = (*blocked, *refusals(ref, cand, suite=suite))
     if why:

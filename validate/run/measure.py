@@ -37,6 +37,8 @@ class Bench:
     oracle: Side | None = None
     weights: Mapping[str, NDArray[Any]] | None = None
     config: Mapping[str, Any] | None = None
+    floor: tuple[Side, ...] = ()
+    """Repeats of ref that pairs carry, for metrics that are paired with the floor."""
     prompts: tuple[str, ...] = ()
     """The prompts that count; empty: all."""
     metrics: Mapping[str, Metric] = field(default_factory=lambda: METRICS)
@@ -59,6 +61,8 @@ class Bench:
             near_tie=near_tie,
             route_gap=route_gap,
         )
+        others = tuple(side for side in self.floor if side is not ref and side is not cand)
+        made = dataclasses.replace(made, repeats=others, _cache={})
         if not self.prompts:
             return made
         return dataclasses.replace(made, prompts=_subset(made.prompts, self.prompts), _cache={})

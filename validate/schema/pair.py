@@ -72,6 +72,9 @@ class Pair:
     """Limit on |delta(l_a - l_b)| in nats from the limits file, for tie-aware comparisons."""
     route_gap: float = 0.0
     """Router score gap below which a different expert set is a tie."""
+    repeats: tuple[Side, ...] = ()
+    """Repeats of the reference, beside cand: what a metric paired with the floor looks at. Never
+    holds ``ref`` or ``cand`` itself."""
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, key: str, make: Callable[[], T]) -> T:
