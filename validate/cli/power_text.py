@@ -6,7 +6,18 @@ from validate.run.power_record import EffectPower, GatePower, PowerReport
 
 __all__ = ["as_markdown", "as_text"]
 
-HEADING = ("gate", "n", "effect", "80 %", "95 %", "not passed", "x2: 95 %", "x4: 95 %", "n needed")
+HEADING = (
+    "gate",
+    "n",
+    "effect",
+    "80 %",
+    "95 %",
+    "not passed",
+    "x2: 95 %",
+    "x4: 95 %",
+    "n needed",
+    "checked",
+)
 RIGHT = frozenset({1, 3, 4, 5, 6, 7})
 NONE = "-"
 
@@ -72,6 +83,10 @@ def _legend(report: PowerReport) -> list[str]:
         ),
         "n needed: units that FAIL the effect in front of the colon with 80 % / 95 %",
         (
+            "checked: share of other simulated runs that FAIL at no effect, at that for 80 % and at "
+            "that for 95 %; it may be more where few distinct prompts make power jump"
+        ),
+        (
             f"{report.draws} simulated runs a figure, seed {report.seed}; {NONE}: not reached by any "
             "effect that was tried; docs/power.md states the assumptions"
         ),
@@ -96,6 +111,7 @@ def _row(gate: GatePower, effect: EffectPower) -> tuple[str, ...]:
         _number(second.detected_95),
         _number(fourth.detected_95),
         _needed(effect),
+        " / ".join(NONE if share is None else f"{share:.2f}" for share in effect.checked) or NONE,
     )
 
 

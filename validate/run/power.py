@@ -7,40 +7,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 import validate
-from validate.errors import InputError
-from validate.gates import MIN_REPEATS
 from validate.metrics import METRICS, Metric
 from validate.pairing import pair
-from validate.run.compare import levels_of
-from validate.run.measure import Bench, PairMaker
+from validate.run.measure import PairMaker
 from validate.run.power_cases import (
     SCALE_ERROR,
     SCALE_NOTE,
-    Clean,
-    cases_of,
-    effects_of,
+    SCALES,
     scale_crossing,
     scaled_pairs,
 )
 from validate.run.power_clean import clean_run
 from validate.run.power_effects import Effect
 from validate.run.power_exact import MULTIPLES, POWERS, certain, crossing, rate
+from validate.run.power_prepare import Prepared, prepare
 from validate.run.power_record import EffectPower, GatePower, PowerReport, Reach
-from validate.run.power_search import Case, detectable, make_draws, stopped, units
+from validate.run.power_search import Case, detectable, make_draws, power_at, stopped, units
 from validate.run.sides import capture_digest
 from validate.schema.pair import Side
 from validate.schema.suite import GateSpec, Limits, Suite
-from validate.schema.verdict import Limit
-from validate.suite import alpha_shares, check_limits, choose_limit, choose_setting, limits_digest
+from validate.suite import limits_digest
 
 __all__ = ["DRAWS", "SEED", "power"]
 
 DRAWS = 200
 """Simulated runs for each figure: a power of 80 % has a standard error of 2.8 %, one of 95 % 1.5 %."""
 SEED = 20260101
+CHECK = 10**6
+"""In place of the multiple of units in the seed of draws that check a figure."""
 BEYOND = 1.5
 """The stated effect is the one whose true value is this many times the limit."""
 
+CLEAN_RUNS = 10
+"""Times ``draws``: simulated runs of the whole suite."""
+EXTRA_STEPS = len(SCALES) + 1
 SCALED = ("logits.kl_max",)
 """Metrics without an interval that a logit scale error moves."""
 
@@ -89,48 +89,30 @@ def power(
         SuiteError: A limit is missing.
         IncomparableError: A repeat does not match ref.
     """
-    kept = _distinct(ref, repeats)
-    dtype = ref.manifest.dtype
-    check_limits(suite, limits, dtype=dtype)
-    shares = alpha_shares(suite)
-    chosen = {
-        gate.name: choose_limit(gate, suite=suite, limits=limits, dtype=dtype).limit
-        for gate in suite.gates
-    }
-    bench = Bench(
-        gates=suite.gates,
-        levels=levels_of(suite.gates, suite=suite, shares=shares),
+    steps = _Steps(progress, total=2 * len(repeats) + len(suite.gates) + EXTRA_STEPS)
+    made = prepare(
+        ref=ref,
+        suite=suite,
+        limits=limits,
+        repeats=repeats,
         oracle=oracle,
         weights=weights,
         config=config,
         metrics=metrics,
         make_pair=make_pair,
-    )
-    spent = [gate for gate in suite.gates if shares[gate.name] > 0]
-    steps = _Steps(progress, total=len(kept) * 2 + 4 + 2 * len(spent))
-    clean = _measured(bench, ref, kept, limits=limits, dtype=dtype, tell=steps.next)
-    cases, prompts, why = cases_of(
-        spent,
-        clean=clean,
-        bench=bench,
-        suite=suite,
-        shares=shares,
-        limits=chosen,
         tell=steps.next,
     )
-    effects = effects_of(cases, prompts, clean=clean, bench=bench, tell=steps.next)
     found = {}
     for index, gate in enumerate(suite.gates):
-        if gate.name in cases:
-            steps.next(gate.name)
-            made = _simulated(cases[gate.name], effects[gate.name], draws, (seed, index))
-            found[gate.name] = _gate(cases[gate.name], made)
+        steps.next(gate.name)
+        case = made.cases.get(gate.name)
+        if case is None:
+            found[gate.name] = _other(gate, made)
         else:
-            found[gate.name] = _other(
-                gate, chosen[gate.name], bench, clean, why.get(gate.name), shares[gate.name]
-            )
+            figures = _simulated(case, made.effects[gate.name], draws, (seed, index))
+            found[gate.name] = _gate(case, figures)
     steps.next("clean runs")
-    run = clean_run(suite.gates, cases, prompts, clean, chosen, shares, draws=10 * draws, seed=seed)
+    run = clean_run(made, gates=suite.gates, draws=CLEAN_RUNS * draws, seed=seed)
     steps.done()
     return PowerReport(
         tool_version=validate.__version__,
@@ -141,10 +123,10 @@ def power(
         alpha=suite.alpha,
         beta=suite.beta,
         number_of_gates=len(suite.gates),
-        gates_with_interval=len(spent),
+        gates_with_interval=sum(share > 0 for share in made.shares.values()),
         ref=ref.label,
         ref_digest=capture_digest(ref),
-        repeats=tuple(repeat.label for repeat in kept),
+        repeats=tuple(pair.cand.label for pair in made.clean.pairs),
         seed=seed,
         draws=draws,
         clean=run,
@@ -166,47 +148,6 @@ class _Steps:
         self._progress(self._total, self._total, "power: done")
 
 
-def _distinct(ref: Side, repeats: Sequence[Side]) -> tuple[Side, ...]:
-    kept: dict[str, Side] = {}
-    for repeat in repeats:
-        digest = capture_digest(repeat)
-        if digest != capture_digest(ref):
-            kept.setdefault(digest, repeat)
-    if len(kept) < MIN_REPEATS:
-        msg = (
-            f"power: ref '{ref.label}' has {len(kept)} repeats, at least {MIN_REPEATS} needed: the "
-            "noise that power is computed against is what ref measures against them\n"
-            "  do next: name a stored capture with repeats (validate list targets), or record "
-            "repeats of this one (validate golden record)"
-        )
-        raise InputError(msg)
-    return tuple(kept.values())
-
-
-def _measured(
-    bench: Bench,
-    ref: Side,
-    repeats: Sequence[Side],
-    *,
-    limits: Limits,
-    dtype: str,
-    tell: Callable[[str], None],
-) -> Clean:
-    settings = {
-        name: choose_setting(name, limits=limits, dtype=dtype).limit.value
-        for name in ("near_tie", "route_gap")
-    }
-    itself = bench.pair(ref, ref, **settings)
-    pairs, repeated = [], []
-    for repeat in repeats:
-        tell(f"ref against {repeat.label}")
-        pairs.append(bench.pair(ref, repeat, **settings))
-        repeated.append(bench.measure(pairs[-1], what="power"))
-    against = [gate for gate in bench.gates if gate.name == "yardstick.ref_error"]
-    truth = bench.against_oracle(itself, gates=against) if against else None
-    return Clean(itself=itself, pairs=pairs, repeated=repeated, truth=truth or {})
-
-
 def _gate(case: Case, effects: Sequence[EffectPower]) -> GatePower:
     return GatePower(
         gate=case.gate.name,
@@ -220,16 +161,10 @@ def _gate(case: Case, effects: Sequence[EffectPower]) -> GatePower:
     )
 
 
-def _other(
-    gate: GateSpec,
-    limit: Limit,
-    bench: Bench,
-    clean: Clean,
-    why: str | None,
-    share: float,
-) -> GatePower:
+def _other(gate: GateSpec, made: Prepared) -> GatePower:
     """A gate that is not simulated: deterministic, of the yardstick, or without a model."""
-    like = [found[gate.name] for found in clean.repeated if gate.name in found]
+    why, limit = made.why.get(gate.name), made.limits[gate.name]
+    like = [found[gate.name] for found in made.clean.repeated if gate.name in found]
     like = [one for one in like if one.value is not None]
     effects: tuple[EffectPower, ...] = ()
     if why is None and gate.area == "yardstick":
@@ -239,11 +174,11 @@ def _other(
     elif why is None:
         effects = (rate(like[0]) if gate.kind == "exact" else crossing(gate, limit, like),)
         if gate.measures in SCALED:
-            effects += (_scaled(gate, limit, bench, clean),)
+            effects += (_scaled(gate, made),)
     return GatePower(
         gate=gate.name,
         kind=gate.kind,
-        alpha_share=share,
+        alpha_share=made.shares[gate.name],
         limit=limit.value,
         noise_floor=None,
         n=like[0].n if like else 0,
@@ -253,14 +188,14 @@ def _other(
     )
 
 
-def _scaled(gate: GateSpec, limit: Limit, bench: Bench, clean: Clean) -> EffectPower:
+def _scaled(gate: GateSpec, made: Prepared) -> EffectPower:
     """The logit scale error whose worst position crosses the limit."""
     found = [
-        bench.measure(scaled, what="scaled", gates=[gate])[gate.name]
-        for scaled in scaled_pairs(clean.itself)
+        made.bench.measure(scaled, what="scaled", gates=[gate])[gate.name]
+        for scaled in scaled_pairs(made.clean.itself)
     ]
     values = [0.0 if one.value is None else one.value for one in found]
-    size = scale_crossing(values, limit.value)
+    size = scale_crossing(values, made.limits[gate.name].value)
     return certain(SCALE_ERROR, "%", size, n=found[0].n, note=SCALE_NOTE)
 
 
@@ -298,7 +233,19 @@ def _effect(case: Case, effect: Effect, draws: int, seed: tuple[int, ...]) -> Ef
         stated=stated,
         needed_80=needed[0],
         needed_95=needed[1],
+        checked=_checked(case, effect, reaches[0], draws, seed),
         note=effect.note,
+    )
+
+
+def _checked(
+    case: Case, effect: Effect, reach: Reach, draws: int, seed: tuple[int, ...]
+) -> tuple[float | None, ...]:
+    """Power at three sizes by draws that no figure rests on."""
+    fresh = make_draws(case, n=reach.n, draws=draws, seed=[*seed, CHECK])
+    return tuple(
+        None if size is None else power_at(case, effect, size, fresh)
+        for size in (0.0, reach.detected_80, reach.detected_95)
     )
 
 

@@ -6,44 +6,31 @@ import numpy as np
 
 from validate.gates import MIN_REPEATS, judge
 from validate.run.power_cases import Clean
+from validate.run.power_prepare import Prepared
 from validate.run.power_record import CleanRun
 from validate.run.power_search import FOUND, Case
 from validate.run.yardstick import floor_of
 from validate.schema.suite import GateSpec
-from validate.schema.verdict import Limit, NoiseFloor, Outcome
+from validate.schema.verdict import NoiseFloor, Outcome
 
 __all__ = ["clean_run"]
 
 
-def clean_run(
-    gates: Sequence[GateSpec],
-    cases: Mapping[str, Case],
-    prompts: Mapping[str, tuple[str, ...]],
-    clean: Clean,
-    limits: Mapping[str, Limit],
-    shares: Mapping[str, float],
-    *,
-    draws: int,
-    seed: int,
-) -> CleanRun:
+def clean_run(made: Prepared, *, gates: Sequence[GateSpec], draws: int, seed: int) -> CleanRun:
     """One more repeat of ref judged by the whole suite; prompts are drawn anew, shared by all gates.
 
     Prompts are drawn within groups that the same gates look at, so that the number of
     prompts with tensors stays what the prompt set says.
 
     Args:
+        made: What clean pairs measure, and the gates that are simulated.
         gates: All of the suite.
-        cases: Those that are simulated.
-        prompts: Prompts of each case.
-        clean: What clean pairs measure.
-        limits: Limit by gate.
-        shares: Share of alpha by gate.
         draws: Simulated runs.
         seed: Of the random numbers.
     """
-    repeats = range(len(clean.pairs))
-    fixed = [_fixed(gates, cases, clean, limits, shares, repeat) for repeat in repeats]
-    where = {name: {p: i for i, p in enumerate(kept)} for name, kept in prompts.items()}
+    clean, cases = made.clean, made.cases
+    fixed = [_fixed(gates, made, repeat) for repeat in range(len(clean.pairs))]
+    where = {name: {p: i for i, p in enumerate(kept)} for name, kept in made.prompts.items()}
     groups = _groups(clean.itself.prompts, where)
     rng = np.random.default_rng([seed, len(gates)])
     floors = {name: _floors(case, clean) for name, case in cases.items()}
@@ -89,28 +76,23 @@ def _floors(case: Case, clean: Clean) -> list[NoiseFloor | None]:
     ]
 
 
-def _fixed(
-    gates: Sequence[GateSpec],
-    cases: Mapping[str, Case],
-    clean: Clean,
-    limits: Mapping[str, Limit],
-    shares: Mapping[str, float],
-    repeat: int,
-) -> dict[str, Outcome]:
+def _fixed(gates: Sequence[GateSpec], made: Prepared, repeat: int) -> dict[str, Outcome]:
     """Outcomes of the deterministic gates when this repeat stands in cand's place."""
+    clean = made.clean
     dtype = clean.itself.ref.manifest.dtype
-    made = {}
+    found = {}
     for gate in gates:
-        if gate.name in cases or gate.area == "yardstick":
+        if gate.name in made.cases or gate.area == "yardstick":
             continue
-        like = [found[gate.name] for found in clean.repeated]
+        like = [one[gate.name] for one in clean.repeated]
         others = [one for i, one in enumerate(like) if i != repeat]
-        made[gate.name] = judge(
+        limit = made.limits[gate.name]
+        found[gate.name] = judge(
             gate,
             measurement=like[repeat],
-            limit=limits[gate.name],
-            noise=floor_of(gate, others, dtype=dtype, limit=limits[gate.name]),
-            alpha_share=shares[gate.name],
+            limit=limit,
+            noise=floor_of(gate, others, dtype=dtype, limit=limit),
+            alpha_share=made.shares[gate.name],
             rerun="",
         ).outcome
-    return made
+    return found

@@ -40,6 +40,9 @@ class EffectPower(_Record):
     needed_80: int | None = None
     """Units that detect ``stated`` with 80 %; null: more than were tried."""
     needed_95: int | None = None
+    checked: tuple[Number | None, ...] = ()
+    """Share of simulated runs with other random numbers that FAIL at no effect, at
+    ``detected_80`` and at ``detected_95`` of the units at hand; null where there is no size."""
     note: str = ""
 
 

@@ -59,6 +59,7 @@ REPORT = PowerReport(
                     stated=0.125,
                     needed_80=248,
                     needed_95=None,
+                    checked=(0.0, 0.81, None),
                     note="made by hand",
                 ),
             ),
@@ -86,7 +87,7 @@ def test_table_has_effect_unit_powers_and_prompts(
     out = capsys.readouterr().out
     row = next(line for line in out.splitlines() if "mean-KL shift, nats" in line)
     cells = [cell for cell in row.replace("|", " ").split("  ") if cell.strip()]
-    assert [cell.strip() for cell in cells][-7:] == [
+    assert [cell.strip() for cell in cells][-8:] == [
         "mean-KL shift, nats",
         "0.5",
         "-",
@@ -94,6 +95,7 @@ def test_table_has_effect_unit_powers_and_prompts(
         "-",
         "-",
         "0.125: 248 / -",
+        "0.00 / 0.81 / -",
     ]
     assert "97 % of 100 simulated runs" in out
     assert "logits.kl_p90 3 %" in out
