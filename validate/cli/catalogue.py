@@ -10,6 +10,7 @@ from validate.cli.formats import Things
 from validate.cli.session import open_project
 from validate.faults import FAULTS
 from validate.metrics import METRICS
+from validate.schema.verdict import Limit
 from validate.suite import alpha_shares, load_limits, load_suite
 
 __all__ = ["rows_of", "table"]
@@ -66,8 +67,21 @@ def _gates(_project: Project, suite: Path) -> Rows:
 
 
 def _limits(project: Project, suite: Path) -> Rows:
-    limits = load_limits(project.root / load_suite(suite).limits)
-    return [{"name": key} | dataclasses.asdict(limit) for key, limit in limits.entries.items()]
+    """Every number that a gate of the suite or a pair is held against, with its origin."""
+    read = load_suite(suite)
+    limits = load_limits(project.root / read.limits)
+    demanded = {
+        gate.name: Limit(
+            value=gate.equals,
+            source="derived",
+            pointer=f"{read.path}#{gate.name}",
+            basis="exact gate: the demanded value, by definition",
+        )
+        for gate in read.gates
+        if gate.kind == "exact"
+    }
+    every = {**limits.entries, **demanded}
+    return [{"name": key} | dataclasses.asdict(limit) for key, limit in every.items()]
 
 
 def _faults(_project: Project, _suite: Path) -> Rows:

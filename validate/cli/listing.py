@@ -32,4 +32,7 @@ def list_things(
         print(json.dumps({things.value: rows}, indent=1, allow_nan=False))
     else:
         print(table(rows) if rows else f"no {things.value} yet")
+        if things is Things.LIMITS and rows:
+            print("\nwhat each rests on")
+            print("\n".join(f"  {row['name']}: {row['basis']}" for row in rows))
     return 0
