@@ -20,6 +20,7 @@ from validate.run.power_cases import SCALES
 from validate.run.power_effects import Effect, added, factor, first_flips, flips, quadrature
 from validate.run.power_models import MODELS, Array, measurement_of
 from validate.run.power_prepare import prepare
+from validate.run.power_record import PowerReport
 from validate.run.power_search import Case, detectable, make_draws, power_at
 from validate.run.power_values import ScaledSide, prompt_values
 from validate.schema.measurement import Levels, Measurement
@@ -31,6 +32,7 @@ from validate.suite import load_limits, load_suite
 pytestmark = pytest.mark.statistical
 
 ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "golden" / "reports" / "power.json"
 DRAWS, CHECKS, SPREAD = 200, 300, 3.3
 PROMPTS = 48
 WATCHED = "logits.kl_p50"
@@ -122,6 +124,20 @@ def test_power_at_the_stated_effects_is_what_is_stated(name: str) -> None:
         assert size is not None
         assert power_at(case, effect, 1.02 * size, checks) >= power - allowed(power)
         assert power_at(case, effect, size / 1.03, checks) <= power + allowed(power)
+
+
+@pytest.mark.golden
+def test_signed_figures_hold_in_the_simulations_that_checked_them() -> None:
+    """``golden/reports/power.json``: three points a figure, on other draws than the figure's."""
+    signed = PowerReport.model_validate_json(GOLDEN.read_bytes())
+    checked = [e for g in signed.gates for e in g.effects if e.method == "simulated"]
+
+    assert len(checked) >= 14
+    for effect in checked:
+        for power, share in zip((0.80, 0.95), effect.checked[1:], strict=True):
+            slack = SPREAD * math.sqrt(power * (1 - power) * 2 / signed.draws)
+            assert share is None or share >= power - slack, effect
+        assert effect.checked[0] == 0.0  # 200 draws at an alpha share below 1e-3
 
 
 @pytest.mark.golden

@@ -49,7 +49,8 @@ def as_markdown(report: PowerReport) -> str:
 
 
 def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    escaped = [cell.replace("|", "\\|") for cell in cells]
+    return f"| {' | '.join(escaped)} |"
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
@@ -88,7 +89,7 @@ def _legend(report: PowerReport) -> list[str]:
         ),
         (
             f"{report.draws} simulated runs a figure, seed {report.seed}; {NONE}: not reached by any "
-            "effect that was tried; docs/power.md states the assumptions"
+            "effect or number of units that was tried; docs/power.md states the assumptions"
         ),
     ]
 
