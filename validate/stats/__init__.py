@@ -52,7 +52,7 @@ from validate.stats.survival import (
     poisson_rate_limits,
     rate_excess_test,
 )
-from validate.stats.tail import TAIL_LIMIT, TailDiagnostic, tail_diagnostic
+from validate.stats.tail import TAIL_LIMIT, TailDiagnostic, tail_checked, tail_diagnostic
 from validate.stats.uniformity import martingale_z, serial_independence, uniformity_test
 
 __all__ = [
@@ -118,6 +118,7 @@ __all__ = [
     "ratio_limits",
     "resamples_needed",
     "serial_independence",
+    "tail_checked",
     "tail_diagnostic",
     "trusted",
     "uniformity_test",

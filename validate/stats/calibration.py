@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from validate.stats.exceedance import exceedance_limits
 from validate.stats.mean import mean_limits
 from validate.stats.quantile import quantile_limits
 from validate.stats.ratio import ratio_limits
-from validate.stats.tail import tail_diagnostic
+from validate.stats.tail import tail_checked
 
 __all__ = ["Cell", "calibrate", "decide_n_min"]
 
@@ -55,8 +55,7 @@ class Cell:
 
 def _checked_t(draw: Draw, _: np.random.Generator) -> Interval:
     """T limits that the tail diagnostic may withhold: what a gate may read."""
-    found = mean_limits(draw.units, levels=LEVELS)
-    return replace(found, low=None, high=None) if tail_diagnostic(draw.units).fires else found
+    return tail_checked(mean_limits(draw.units, levels=LEVELS), draw.units)
 
 
 def _order(draw: Draw, _: np.random.Generator) -> Interval:

@@ -1,13 +1,14 @@
 """Is the tail too heavy for a t limit at this n? Estimated from the skewness of the units."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from validate.schema import Interval
 from validate.stats._check import Numbers, finite
 
-__all__ = ["TAIL_LIMIT", "TailDiagnostic", "tail_diagnostic"]
+__all__ = ["TAIL_LIMIT", "TailDiagnostic", "tail_checked", "tail_diagnostic"]
 
 TAIL_LIMIT = 0.15
 """Skewness over root n above which the diagnostic fires. The leading error of a one-sided 95 % t
@@ -57,4 +58,57 @@ def tail_diagnostic(values: Numbers) -> TailDiagnostic:
     relative = abs(skewness) / math.sqrt(array.size)
     return TailDiagnostic(
         n=array.size, skewness=skewness, relative=relative, fires=not relative <= TAIL_LIMIT
+    )
+
+
+def tail_checked(interval: Interval, values: Numbers) -> Interval:
+    """Withhold what a heavy tail makes untrue of t or bootstrapped limits of a mean.
+
+    Where the diagnostic fires the upper limit becomes None (no PASS), whichever side the
+    tail is on. The lower one goes too where the tail points down or the units show none; under
+    a tail that points up it stays, since it is then too low rather than too high.
+
+    Assumptions: the interval is of the mean of these values, or of its absolute value where
+    the values are given with the sign that makes their mean positive.
+
+    Args:
+        interval: Limits from ``mean_limits``, ``abs_mean_limits`` or ``bootstrap_limits``.
+        values: One number per unit, from which they were computed.
+
+    Returns:
+        The interval, its method saying what was withheld and why.
+
+    Raises:
+        InputError: A value is not finite.
+
+    Level:
+        Row "t, tail-checked" of the calibration table: held from 32 prompts, heavy tails too.
+
+    Power:
+        None for heavy tails: take an order statistic, an exceedance rate or a betting limit.
+
+    Source:
+        ``tail_diagnostic``.
+
+    Example:
+        >>> from validate.schema import Levels
+        >>> from validate.stats import mean_limits
+        >>> units = [0.1] * 30 + [9.0]
+        >>> tail_checked(mean_limits(units, levels=Levels(low=0.99)), units).method
+        't (upper limit withheld: skewness 5.3 of 31 units)'
+    """
+    found = tail_diagnostic(values)
+    if not found.fires:
+        return interval
+    if found.skewness is None:
+        method = f"{interval.method} (limits withheld: {found.n} units without a shape)"
+        return replace(interval, low=None, high=None, method=method)
+    down = found.skewness < 0
+    what = "limits" if down else "upper limit"
+    why = f"skewness {found.skewness:.1f} of {found.n} units"
+    return replace(
+        interval,
+        low=None if down else interval.low,
+        high=None,
+        method=f"{interval.method} ({what} withheld: {why})",
     )

@@ -68,6 +68,11 @@ class TestMeanT:
         assert n_needed_mean_t(0.0, sd=1.0, alpha=0.05, power=0.8) is None
         assert n_needed_mean_t(1e-9, sd=1.0, alpha=0.05, power=0.8) is None
 
+    def test_only_effect_over_deviation_counts(self):
+        assert power_mean_t(1.0, sd=2.0, n=20, alpha=0.05) == power_mean_t(
+            0.5, sd=1.0, n=20, alpha=0.05
+        )
+
     def test_far_effects_are_certain(self):
         assert power_mean_t(1e5, sd=1.0, n=10, alpha=0.05) == 1.0
         assert power_mean_t(-1e5, sd=1.0, n=10, alpha=0.05) == 0.0

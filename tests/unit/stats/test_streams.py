@@ -218,8 +218,8 @@ class TestMartingale:
         assert martingale_z([], []).why_undefined == "no step has any variance"
 
     def test_bad_input(self):
-        with pytest.raises(InputError, match=r"`variances` must not be negative, got -0.1 at 0"):
-            martingale_z([0.0], [-0.1])
+        with pytest.raises(InputError, match=r"`variances` must not be negative, got -0.1 at 1"):
+            martingale_z([0.0, 0.0], [0.0, -0.1])
         with pytest.raises(InputError, match="pairs need as many of each"):
             martingale_z([0.0], [])
         with pytest.raises(InputError, match="not finite"):

@@ -21,6 +21,7 @@ from validate.stats import (
     n_min,
     quantile_limits,
     ratio_limits,
+    tail_checked,
     tail_diagnostic,
     trusted,
 )
@@ -58,6 +59,36 @@ class TestDiagnostic:
     def test_nan(self):
         with pytest.raises(InputError, match="not finite"):
             tail_diagnostic([1.0, math.nan, 2.0])
+
+
+class TestChecked:
+    def test_light_units_keep_their_limits(self):
+        x = np.random.default_rng(1).normal(size=64)
+        given = mean_limits(x, levels=LEVELS)
+
+        assert tail_checked(given, x) == given
+
+    def test_a_tail_up_withholds_the_upper_limit_alone(self):
+        x = [0.1] * 30 + [9.0]
+        given = mean_limits(x, levels=LEVELS)
+        found = tail_checked(given, x)
+
+        assert (found.low, found.high) == (given.low, None)
+        assert found.method == "t (upper limit withheld: skewness 5.3 of 31 units)"
+
+    def test_a_tail_down_withholds_both(self):
+        x = [-0.1] * 30 + [-9.0]
+        found = tail_checked(mean_limits(x, levels=LEVELS), x)
+
+        assert (found.low, found.high) == (None, None)
+        assert "limits withheld: skewness -5.3" in found.method
+
+    def test_equal_units_show_no_shape(self):
+        found = tail_checked(mean_limits([0.0] * 8, levels=LEVELS), [0.0] * 8)
+
+        assert (found.low, found.high) == (None, None)
+        assert found.method == "t (all values equal) (limits withheld: 8 units without a shape)"
+        assert n_min(found.method, heavy=False) == n_min("t", heavy=False)
 
 
 class TestNMin:
