@@ -15,6 +15,7 @@ from validate.numerics.nonfinite import NonFinite, count_nonfinite, unlike_nonfi
 from validate.numerics.rows import NO_TARGET, RowStatistics, row_statistics
 from validate.numerics.softmax import log_softmax, logsumexp
 from validate.numerics.sums import exact_mean, exact_sum
+from validate.numerics.topk import TopKBounds, TopKRows, topk_bounds
 
 __all__ = [
     "DTYPES",
@@ -22,6 +23,8 @@ __all__ = [
     "NonFinite",
     "RowStatistics",
     "ScaleFit",
+    "TopKBounds",
+    "TopKRows",
     "centred_rms",
     "count_nonfinite",
     "dtype_of",
@@ -36,6 +39,7 @@ __all__ = [
     "row_statistics",
     "scale_fit",
     "to_float64",
+    "topk_bounds",
     "ulp_distance",
     "unit_roundoff",
     "unlike_nonfinite",
