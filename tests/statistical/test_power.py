@@ -27,6 +27,7 @@ from validate.schema.measurement import Levels, Measurement
 from validate.schema.pair import Pair
 from validate.schema.suite import GateSpec
 from validate.schema.verdict import Limit, NoiseFloor
+from validate.stats import power_proportion, power_ratio_t
 from validate.suite import load_limits, load_suite
 
 pytestmark = pytest.mark.statistical
@@ -126,6 +127,38 @@ def test_power_at_the_stated_effects_is_what_is_stated(name: str) -> None:
         assert power_at(case, effect, size / 1.03, checks) <= power + allowed(power)
 
 
+def test_share_agrees_with_the_exact_binomial_power() -> None:
+    """No noise and streams of one length: a prompt parts with chance 1 - (1 - h)^24."""
+    base, _ = made("share of prompts, flipped tokens")
+    case = dataclasses.replace(base, clean=np.zeros((4, PROMPTS)))
+    effect = flips("", "", np.full(PROMPTS, 24.0), note="")
+    draws = make_draws(case, n=PROMPTS, draws=DRAWS, seed=[3])
+
+    for size, found in zip(
+        (0.80, 0.95), detectable(case, effect, draws, powers=(0.80, 0.95), guess=50.0), strict=True
+    ):
+        assert found is not None
+        share = 1 - (1 - found / 1000) ** 24
+        exact = power_proportion(share, n=PROMPTS, limit=0.5, alpha=SHARE)
+        assert abs(exact - size) <= SPREAD * math.sqrt(size * (1 - size) / DRAWS) + 0.01
+
+
+def test_ratio_agrees_with_the_noncentral_t_power() -> None:
+    """Log-ratios of one spread: the power of the t limit is known."""
+    logs = np.random.default_rng(12).normal(0.0, 0.3, (1, 4000))
+    logs = (logs - logs.mean()) / logs.std() * 0.3
+    base, effect = made("ratio against the oracle")
+    case = dataclasses.replace(base, clean=np.exp(logs), like=base.like[:1])
+    draws = make_draws(case, n=PROMPTS, draws=DRAWS, seed=[4])
+
+    for size, found in zip(
+        (0.80, 0.95), detectable(case, effect, draws, powers=(0.80, 0.95), guess=0.5), strict=True
+    ):
+        assert found is not None
+        exact = power_ratio_t(math.exp(found) / 1.5, log_sd=0.3, n=PROMPTS, alpha=SHARE)
+        assert abs(exact - size) <= SPREAD * math.sqrt(size * (1 - size) / DRAWS) + 0.02
+
+
 @pytest.mark.golden
 def test_signed_figures_hold_in_the_simulations_that_checked_them() -> None:
     """``golden/reports/power.json``: three points a figure, on other draws than the figure's."""
@@ -141,6 +174,7 @@ def test_signed_figures_hold_in_the_simulations_that_checked_them() -> None:
 
 
 @pytest.mark.golden
+@pytest.mark.slow
 def test_interpolated_scale_errors_are_those_of_logits_scaled_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -154,7 +188,7 @@ def test_interpolated_scale_errors_are_those_of_logits_scaled_anew(
     cast = gather(target, target, project=project, suite=suite, fresh=False, progress=_silent)
     limits = load_limits(project.root / suite.limits)
 
-    found = prepare(ref=cast.ref, suite=suite, limits=limits, repeats=cast.repeats)
+    found = prepare(ref=cast.ref, suite=suite, limits=limits, repeats=cast.repeats[:3])
 
     (effect,) = [one for one in found.effects[WATCHED] if one.name == "logit scale error"]
     prompts = found.prompts[WATCHED]
