@@ -1,13 +1,15 @@
 """``validate power``: what a suite can detect, before any candidate is looked at."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from validate.capture.resolve import Progress
 from validate.cli.formats import ReportFormat
-from validate.run.power_record import PowerReport
+
+if TYPE_CHECKING:
+    from validate.capture.resolve import Progress
+    from validate.run.power_record import PowerReport
 
 __all__ = ["HELP", "power"]
 
@@ -37,7 +39,7 @@ def power(
     return 0
 
 
-def _power(ref: str, suite_file: Path | None, progress: Progress) -> PowerReport:
+def _power(ref: str, suite_file: Path | None, progress: "Progress") -> "PowerReport":
     import shlex
 
     from validate.cli.cast import gather
