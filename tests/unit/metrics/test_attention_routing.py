@@ -211,6 +211,20 @@ def test_weights_are_matched_by_expert_not_by_rank():
     assert m.worst.position == 5
 
 
+def test_the_worst_weight_of_all_prompts_counts_not_the_last():
+    """By hand: 0.75 to 0.25 in the first prompt is 0.5, 0.75 to 0.5 in the second 0.25."""
+    ref, near = side(SCORES, [[0, 1]], [[0.75, 0.25]]), side(SCORES, [[0, 1]], [[0.5, 0.25]])
+    far = side(SCORES, [[0, 1]], [[0.25, 0.25]])
+    pair = make_pair(
+        {"p-0": ref["p-0"], "p-1": ref["p-0"]}, {"p-0": far["p-0"], "p-1": near["p-0"]}
+    )
+    m = attention_routing_weight(pair, LEVELS)
+
+    assert (m.value, m.n) == (0.5, 2)
+    assert m.worst is not None
+    assert m.worst.prompt == "p-0"
+
+
 def test_reordered_equal_weights_measure_zero():
     ref = side(SCORES, [[0, 1]], [[0.75, 0.25]])
     cand = side([[0.75, 1.0, 0.5, 0.0]], [[1, 0]], [[0.25, 0.75]])

@@ -45,6 +45,7 @@ def test_geometric_mean_of_prompt_ratios():
     assert found.interval is not None
     assert_measured([found.interval.low, found.interval.high], [low, high], atol=0, rtol=1e-9)
     assert (found.unit, found.n, found.n_of) == ("ratio", 3, "prompts")
+    assert found.n_needed is None
     assert_measured(found.breakdown["prompt.max"], 4.0, atol=0, rtol=1e-12)
     assert_measured(found.breakdown["prompt.p50"], 2.0, atol=0, rtol=1e-12)
 
