@@ -93,6 +93,16 @@ def test_a_floor_below_one_rounding_is_one_rounding():
     assert_measured(floor.value, 2.0**-8, atol=0, rtol=0)
 
 
+def test_a_floor_of_just_one_rounding_is_measured():
+    """256 u = 1 in bfloat16, so a scale of 256 times the floor makes a stand-in of just the floor."""
+    measured = noise_floor([0.004, 0.005, 0.006], dtype="bfloat16").value
+    assert measured is not None
+    floor = noise_floor([0.004, 0.005, 0.006], dtype="bfloat16", roundoff=(256 * measured, 1))
+
+    assert not floor.derived
+    assert_measured(floor.value, measured, atol=0, rtol=0)
+
+
 def test_a_floor_above_one_rounding_is_what_was_measured():
     """Three equal repeats leave no spread, so the upper limit is their value."""
     floor = noise_floor([0.004] * 3, dtype="bfloat16", roundoff=(1.0, 1))

@@ -48,6 +48,22 @@ def test_equal_sides_have_no_structure():
     assert found(lambda _row, ref, _cand: ref, noise=0.0) is None
 
 
+def test_a_head_that_is_small_in_a_short_prompt_is_not_wrong():
+    """One token whose head 3 is a hundredth of its usual size, off by half of that.
+
+    Relative to itself the head is off by 0.5, 31 times the bar of 4 x 0.004; relative to
+    its mean square over all prompts by 0.005, which is within it.
+    """
+    errors = filled(lambda _row, _ref, cand: cand)
+    ref = np.ones((1, HEADS, VALUE))
+    ref[:, 3] = 0.01
+    cand = ref.copy()
+    cand[:, 3] += 0.005
+    add_rows(errors, ref, cand, batch_row=9, positions=np.arange(1))
+
+    assert find_structure(errors, noise=NOISE) is None
+
+
 def test_single_noisy_rows_have_no_structure():
     """Three times the noise in one row of 16 is what a maximum over rows looks like."""
 

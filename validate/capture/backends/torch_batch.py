@@ -24,7 +24,7 @@ from validate.models import (
 )
 from validate.schema import ModelConfig, Prompt, Stream
 
-__all__ = ["STREAM_TOKENS", "BatchRow", "Runner", "run_batch"]
+__all__ = ["STREAM_TOKENS", "BatchRow", "Runner", "looked_inside", "run_batch"]
 
 STREAM_TOKENS = 16
 """Length of every greedy stream; no token stops it."""
@@ -108,16 +108,21 @@ class BatchRow(NamedTuple):
     stream: Stream
 
 
-def run_batch(runner: Runner, prompts: Sequence[Prompt]) -> list[BatchRow]:
-    """Teacher-forced logits, greedy streams and, for prompts tagged ``tensors``, the inside.
+def looked_inside(prompt: Prompt) -> bool:
+    """Whether more than logits and streams is kept of a prompt."""
+    return "tensors" in prompt.tags or "state" in prompt.tags
 
-    Prompts of one batch are either all tagged or none.
+
+def run_batch(runner: Runner, prompts: Sequence[Prompt]) -> list[BatchRow]:
+    """Teacher-forced logits, greedy streams and, for prompts tagged so, the inside.
+
+    Prompts of one batch are either all looked inside of or none.
     """
     runner.trace.wants = lambda _: False
     logits, _ = runner.prefill([p.token_ids for p in prompts])
     tensors = [_scored(p, logits[row]) for row, p in enumerate(prompts)]
     streams = _streams(runner, prompts, tensors)
-    if "tensors" in prompts[0].tags:
+    if looked_inside(prompts[0]):
         _inside(runner, prompts, tensors)
     return [BatchRow(p, t, s) for p, t, s in zip(prompts, tensors, streams, strict=True)]
 
@@ -182,24 +187,27 @@ def _inside(
     """Add prefill and decode tensors and, for prompts tagged ``state``, the states."""
     tokens = [p.token_ids for p in prompts]
     halves = [len(t) // 2 for t in tokens]
+    kept = ["tensors" in p.tags for p in prompts]  # a prompt may be tagged for its states alone
     runner.trace.wants = lambda name: name.startswith("prefill.")
     _, oneshot = runner.prefill(tokens, chunk=0)
-    _keep(runner, tensors, [len(t) for t in tokens])
+    _keep(runner, tensors, [len(t) * k for t, k in zip(tokens, kept, strict=True)])
     runner.trace.wants = lambda name: name.startswith("prefill.attn.")
     started = runner.after_halves(tokens, halves)
-    _keep(runner, tensors, halves, rename=("prefill.", "decode.prefix."))
+    heads = [h * k for h, k in zip(halves, kept, strict=True)]
+    _keep(runner, tensors, heads, rename=("prefill.", "decode.prefix."))
     runner.trace.wants = lambda name: name.startswith("decode.")
     rest = [t[h:] for t, h in zip(tokens, halves, strict=True)]
     logits, decoded = runner.decode(rest, started)
-    _keep(runner, tensors, [len(r) for r in rest])
+    _keep(runner, tensors, [len(r) * k for r, k in zip(rest, kept, strict=True)])
     runner.trace.wants = lambda _: False
     _, chunked = runner.prefill(tokens, chunk=runner.state_chunk)
     states = {"oneshot": oneshot, "chunked": chunked, "decode": decoded}
     for row, (found, prompt) in enumerate(zip(tensors, prompts, strict=True)):
         count, half = len(prompt.token_ids), halves[row]
-        found["prefill.positions"] = _positions(range(count))
-        found["decode.positions"] = _positions(range(half, count))
-        found["decode.logits"] = Tensor(_array(logits[row, : count - half]), ("rows", "vocab"))
+        if kept[row]:
+            found["prefill.positions"] = _positions(range(count))
+            found["decode.positions"] = _positions(range(half, count))
+            found["decode.logits"] = Tensor(_array(logits[row, : count - half]), ("rows", "vocab"))
         if "state" in prompt.tags:
             for how, state in states.items():
                 found.update(_states(state, how, row, count))

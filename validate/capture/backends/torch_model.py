@@ -2,12 +2,18 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from validate.capture.backends.torch_batch import STREAM_TOKENS, Runner, run_batch
+from validate.capture.backends.torch_batch import (
+    STREAM_TOKENS,
+    Runner,
+    looked_inside,
+    run_batch,
+)
 from validate.capture.digest import file_sha256, json_sha256, prompt_set_digest
 from validate.capture.project import find_project
 from validate.capture.provenance import collect_provenance, sources_digest
@@ -49,10 +55,9 @@ DEVIATIONS: Mapping[tuple[str, str], Deviation] = {
 
 
 def _batches(prompts: Sequence[Prompt], size: int) -> Iterator[list[Prompt]]:
-    """Prompts that are looked inside of first, then the rest; neighbours share a batch."""
-    inside = [p for p in prompts if "tensors" in p.tags]
-    plain = [p for p in prompts if "tensors" not in p.tags]
-    for group in (inside, plain):
+    """Neighbours share a batch, in the order of the set; looked inside of or not, never mixed."""
+    for _, run in groupby(prompts, key=looked_inside):
+        group = list(run)
         for start in range(0, len(group), size):
             yield group[start : start + size]
 
@@ -98,7 +103,48 @@ def path_options(path: str, options: Mapping[str, str]) -> PathOptions:
             "decode_pad": pad,
             "prefill": options.get("prefill", "bf16"),
         }
+    _require_site(path, fault, pad=pad, splits=switches["splits"])
     return PathOptions(**switches)
+
+
+def _require_site(path: str, fault: str | None, *, pad: str, splits: int) -> None:
+    """Refuse a fault whose mechanism the other keys leave no place: it would record a clean run.
+
+    Raises:
+        InputError: It has no site.
+    """
+    wanted = _FAULT_PAD.get(fault or "")
+    why = None
+    if fault is not None and path != "rocm":
+        why = f"path '{path}' has no padded heads and no kernel-like merge"
+    elif wanted is not None and pad != wanted:
+        why = f"pad={pad}, and its site is the unpad of pad={wanted}"
+    elif fault == "VX-02" and pad == "repeat":
+        why = "pad=repeat, and its site is the packed read of 16 padded heads"
+    elif fault == "LC-01" and splits == 1:
+        why = "splits=1, and its site is the merge of two parts or more"
+    if why is not None:
+        msg = (
+            f"fault={fault} has no site here: {why}\n"
+            "  do next: leave out the other key; the fault sets what it needs"
+        )
+        raise InputError(msg)
+
+
+def _require_tokens(prompts: Sequence[Prompt], vocab: int) -> None:
+    """Refuse token ids that the embedding has no row for.
+
+    Raises:
+        InputError: Names the first prompt and position.
+    """
+    for prompt in prompts:
+        for position, token in enumerate(prompt.token_ids):
+            if not 0 <= token < vocab:
+                msg = (
+                    f"prompt '{prompt.id}' position {position}: token id {token} is outside the "
+                    f"vocabulary 0..{vocab - 1}\n  do next: correct the prompt set"
+                )
+                raise InputError(msg)
 
 
 _SUMS = {"tf32": "off", "reduced_precision_reduction": "off"}
@@ -154,6 +200,7 @@ def record(
     _sum_wide()
     project = find_project(Path.cwd())
     config = load_config(project.model_config_file)
+    _require_tokens(prompts, config.vocab_size)
     name = options.get("weights", "seed1")
     weights_path = project.weights / f"{name}.safetensors"
     switches = path_options(path, options)
