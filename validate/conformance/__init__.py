@@ -1,0 +1,1 @@
+"""Bring your own kernel: a callable against the oracle over the sweeps that catch real faults."""

@@ -1,0 +1,1 @@
+"""One operation a module: its contract, sweep points, judge and shrinker."""
