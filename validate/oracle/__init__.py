@@ -28,6 +28,14 @@ from validate.oracle.records import (
     Partial,
     Routing,
 )
+from validate.oracle.renorm import (
+    min_p,
+    min_p_kept,
+    top_k_kept,
+    top_k_renorm_prob,
+    top_p_kept,
+    top_p_renorm_prob,
+)
 from validate.oracle.rms_norm import rms_norm
 from validate.oracle.short_conv import ShortConv, short_conv
 from validate.oracle.sigmoid import sigmoid
@@ -76,6 +84,8 @@ __all__ = [
     "logits_of",
     "lower_bound_gate",
     "lse_merge",
+    "min_p",
+    "min_p_kept",
     "mla",
     "mla_absorbed",
     "mla_weights",
@@ -88,5 +98,9 @@ __all__ = [
     "sigmoid",
     "situ",
     "situ_mlp",
+    "top_k_kept",
+    "top_k_renorm_prob",
+    "top_p_kept",
+    "top_p_renorm_prob",
     "weight_shapes",
 ]
