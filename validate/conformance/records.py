@@ -8,7 +8,7 @@ point and says which clauses it breaks.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -94,6 +94,7 @@ class Breach:
     """Error over limit where there is one."""
 
 
+@runtime_checkable
 class Call(Protocol):
     """An implementation behind guards: arrays in, arrays out.
 

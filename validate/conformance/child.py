@@ -1,0 +1,59 @@
+"""The process in which a guarded implementation runs: imports it, answers calls over a pipe."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from dataclasses import asdict
+from multiprocessing.connection import Connection
+
+__all__ = ["main"]
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(descriptor: int) -> int:
+    """Serve calls until the pipe is closed.
+
+    Args:
+        descriptor: Open file descriptor of the pipe.
+
+    Returns:
+        Exit code of the process, 0.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # Linux: never outlive the parent
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109  a module in the working directory is importable
+    with Connection(descriptor) as pipe, contextlib.suppress(EOFError):
+        _serve(pipe)
+    return 0
+
+
+def _serve(pipe: Connection) -> None:
+    import torch
+
+    from validate.conformance.guard import Broke, direct
+    from validate.conformance.registry import find_implementation, find_operation
+    from validate.errors import InputError
+
+    torch.set_num_threads(1)
+    wanted, op, settings, device = pipe.recv()
+    try:
+        operation = find_operation(op)
+        implementation = find_implementation(wanted, operation.contract.op)
+    except InputError as error:
+        pipe.send(("cannot", str(error)))
+        return
+    call = direct(implementation.function, operation, settings, device=device)
+    pipe.send(("ready", None))
+    while True:
+        inputs = pipe.recv()
+        try:
+            pipe.send(("gave", dict(call(inputs))))
+        except Broke as broke:
+            pipe.send(("broke", asdict(broke.breach)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
