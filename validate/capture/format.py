@@ -90,17 +90,19 @@ def shard_name(number: int) -> str:
     return f"{SHARDS}/{number:05d}.safetensors"
 
 
-def artifact_of(name: str) -> Literal["logits", "state", "tensors"]:
+def artifact_of(name: str) -> Literal["logits", "state", "renorm", "tensors"]:
     """The artifact that a tensor name belongs to.
 
     Example:
         >>> [artifact_of(n) for n in ("logits", "stream.logits", "state.decode.kv.3")]
         ['logits', 'logits', 'state']
-        >>> artifact_of("decode.logits")
-        'tensors'
+        >>> artifact_of("decode.logits"), artifact_of("renorm.in")
+        ('tensors', 'renorm')
     """
     if name in ("logits", "stream.logits") or name.startswith("logits."):
         return "logits"
+    if name.startswith("renorm."):
+        return "renorm"
     return "state" if name.startswith("state.") else "tensors"
 
 

@@ -42,11 +42,8 @@ from validate.schema import (
 __all__ = ["CaptureWriter"]
 
 _CORRECT = "correct what the backend hands over"
-_SHARDED: tuple[Literal["logits"], Literal["tensors"], Literal["state"]] = (
-    "logits",
-    "tensors",
-    "state",
-)
+_Sharded = Literal["logits", "tensors", "state", "renorm"]
+_SHARDED: tuple[_Sharded, ...] = ("logits", "tensors", "state", "renorm")
 
 
 class CaptureWriter:
@@ -227,9 +224,7 @@ class CaptureWriter:
                 yield self._write_shard(number, artifact, ordered(run))
                 number += 1
 
-    def _write_shard(
-        self, number: int, artifact: Literal["logits", "tensors", "state"], parts: list[Part]
-    ) -> ArtifactFile:
+    def _write_shard(self, number: int, artifact: _Sharded, parts: list[Part]) -> ArtifactFile:
         path = shard_name(number)
         written = self._write(path, encode_shard(parts))
         return ArtifactFile(

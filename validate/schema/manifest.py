@@ -41,7 +41,7 @@ class TensorEntry(_Record):
 class ArtifactFile(_Record):
     """One file of the capture."""
 
-    artifact: Literal["prompts", "logits", "tensors", "state", "streams", "timing"]
+    artifact: Literal["prompts", "logits", "tensors", "state", "renorm", "streams", "timing"]
     path: str
     """Relative to the capture, forward slashes, no ``..``."""
     bytes: Annotated[int, Field(ge=0)]
