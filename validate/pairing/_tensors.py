@@ -12,6 +12,8 @@ __all__ = ["tensor_reasons"]
 OWN_LENGTH = "stream.logits"
 """The one tensor whose row count each side sets for itself: one row a token of its own stream."""
 
+APART = "renorm."
+"""Prefix of tensors that are judged on their own side alone, so that nothing is paired."""
 
 MODES = ("prefill", "decode")
 """Prefixes of tensors whose rows are those of ``MODE.positions``."""
@@ -76,7 +78,7 @@ def _names(ref: Side, other: Side, shared: list[str], name: str) -> list[Reason]
     total = common = 0
     held = {"ref": 0, name: 0}
     for prompt in shared:
-        a, b = set(ref.names(prompt)), set(other.names(prompt))
+        a, b = _paired(ref, prompt), _paired(other, prompt)
         only_ref += [f"{prompt}/{tensor}" for tensor in sorted(a - b)]
         only_other += [f"{prompt}/{tensor}" for tensor in sorted(b - a)]
         total += len(a | b)
@@ -122,8 +124,13 @@ def _cause(ref: Side, other: Side, only_ref: list[str], only_other: list[str], n
 def _common(ref: Side, other: Side, shared: list[str]) -> Iterator[str]:
     """Keys ``<prompt>/<tensor>`` held by both sides, prompts in ref's order."""
     for prompt in shared:
-        theirs = set(other.names(prompt))
+        theirs = _paired(other, prompt)
         yield from (f"{prompt}/{tensor}" for tensor in ref.names(prompt) if tensor in theirs)
+
+
+def _paired(side: Side, prompt: str) -> set[str]:
+    """Names of the tensors that the other side must have too."""
+    return {tensor for tensor in side.names(prompt) if not tensor.startswith(APART)}
 
 
 def _entries(side: Side) -> Mapping[str, TensorEntry]:

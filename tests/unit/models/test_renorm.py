@@ -30,7 +30,9 @@ def parameters():
 
 def expected(probs, *, rule):
     within = oracle_top_k(probs.double().numpy(), K, ties=rule)
-    return oracle_top_p(within, np.asarray(P, np.float32).astype(np.float64), ties=rule, mass="absolute")
+    return oracle_top_p(
+        within, np.asarray(P, np.float32).astype(np.float64), ties=rule, mass="absolute"
+    )
 
 
 @pytest.mark.parametrize("rule", ["all", "exactly_k"])
