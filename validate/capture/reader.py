@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +14,7 @@ from validate.capture.admit import Contents, Place, admit
 from validate.capture.files import copy_range
 from validate.capture.format import DTYPES
 from validate.capture.messages import blame, capture_error, resume_command, some
+from validate.capture.recent import Recent
 from validate.errors import CaptureError, InputError
 from validate.schema import Manifest, Prompt, Stream
 
@@ -37,6 +38,9 @@ class CaptureReader:
     timing: Mapping[str, float]
     """Timings by name; the unit ends the name."""
     _places: Mapping[str, Mapping[str, Place]]
+    _sorted: Mapping[str, tuple[str, ...]]
+    """Names of the tensors by prompt, in order."""
+    _recent: Recent = field(default_factory=Recent, repr=False, compare=False)
 
     def names(self, prompt: str) -> tuple[str, ...]:
         """Sorted names of the tensors captured for ``prompt``.
@@ -44,7 +48,8 @@ class CaptureReader:
         Raises:
             CaptureError: There is no such prompt.
         """
-        return tuple(sorted(self._tensors(prompt)))
+        self._tensors(prompt)
+        return self._sorted[prompt]
 
     def axes(self, prompt: str, name: str) -> tuple[str, ...]:
         """Axis names of one tensor, in order."""
@@ -93,6 +98,13 @@ class CaptureReader:
             yield self._load(place, shape=(count, *row), offset=offset)
 
     def _load(self, place: Place, *, shape: tuple[int, ...], offset: int) -> NDArray[Any]:
+        """A copy of a run of rows: of what was read lately, else from the file as it was pinned."""
+        return self._recent.get(
+            (place.file.path, offset, shape),
+            lambda: self._read(place, shape=shape, offset=offset),
+        )
+
+    def _read(self, place: Place, *, shape: tuple[int, ...], offset: int) -> NDArray[Any]:
         out: NDArray[Any] = np.empty(shape, dtype=DTYPES[place.entry.dtype].dtype)
         with blame(self.label, place.file.path, do_next="compare again once nothing writes there"):
             copy_range(place.file, offset, out.reshape(-1).view(np.uint8).data)
@@ -148,4 +160,5 @@ def open_capture(path: Path, *, label: str, verify: bool = True) -> CaptureReade
         streams=MappingProxyType(found.streams),
         timing=MappingProxyType(found.timing),
         _places=MappingProxyType(places),
+        _sorted=MappingProxyType({prompt: tuple(sorted(held)) for prompt, held in places.items()}),
     )

@@ -13,6 +13,9 @@ from validate.numerics import DTYPES, count_nonfinite, unlike_nonfinite
 __all__ = ["Finding", "Findings", "look", "why_undefined"]
 
 SHOWN = 3
+BFLOAT16 = DTYPES["bfloat16"]
+EXPONENT = np.uint16(0x7F80)
+"""Exponent bits of bfloat16; all are set in NaN and infinities alone (IEEE 754)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,8 @@ def look(
 
 def _all_finite(array: NDArray[Any]) -> bool:
     """Quick look without a widened copy; a sum is finite only if every value is."""
+    if array.dtype == BFLOAT16:
+        return not ((array.view(np.uint16) & EXPONENT) == EXPONENT).any()
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(np.sum(array, dtype=np.float64)))
 

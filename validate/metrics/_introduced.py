@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from validate import oracle
 from validate.errors import InputError
 from validate.metrics._places import Place, outputs
-from validate.metrics._three_way import Ways, add_errors
+from validate.metrics._three_way import Half, Ways, add_halves, half_of
 from validate.numerics import to_float64
 from validate.oracle import LayerOutput
 from validate.schema import ModelConfig, Pair, Side
@@ -29,8 +29,18 @@ class Introduced:
     """Largest |LSE - oracle's LSE| of ref and of cand, nats."""
 
 
+@dataclass(slots=True, kw_only=True)
+class Own:
+    """Errors of one side's attention layers in one prompt."""
+
+    halves: dict[str, Half] = field(default_factory=dict)
+    """By output name."""
+    lse: float = 0.0
+    """Largest |LSE - oracle's LSE|, nats."""
+
+
 def introduced(pair: Pair) -> Introduced:
-    """Run every captured input through the oracle's layer once; the result stays with the pair.
+    """Run every captured input through the oracle's layer, once a side in all pairs of a run.
 
     Decode rows see the inputs of the positions before them, then the side's own decode inputs,
     as the decode path did. Those before are ``decode.prefix.attn.L.in`` where a capture
@@ -48,19 +58,46 @@ def introduced(pair: Pair) -> Introduced:
 
 def _introduced(pair: Pair) -> Introduced:
     made = Introduced()
-    weights = pair.weights or {}
     config = ModelConfig.model_validate(dict(pair.config or {}))
     for prompt in pair.prompts:
-        layers: dict[int, list[Place]] = {}
+        ref, cand = (_own(pair, side, prompt, config) for side in (pair.ref, pair.cand))
+        made.lse = np.maximum(made.lse, (ref.lse, cand.lse))
         for place in outputs(pair.ref.names(prompt)):
-            layers.setdefault(place.layer, []).append(place)
-        for layer, places in layers.items():
-            truths = [
-                _truth(side, prompt, layer, places, weights, config)
-                for side in (pair.ref, pair.cand)
-            ]
-            for place in places:
-                _add(made, pair, prompt, place, truths)
+            add_halves(
+                made.ways,
+                place.name,
+                prompt=prompt,
+                positions=pair.ref.tensor(prompt, f"{place.mode}.positions"),
+                ref=ref.halves[place.name],
+                cand=cand.halves[place.name],
+            )
+    return made
+
+
+def _own(pair: Pair, side: Side, prompt: str, config: ModelConfig) -> Own:
+    """What one side's layers added in one prompt; the same in every pair of a run that it is in."""
+    return pair.once_a_side(
+        side, f"attention.introduced.{prompt}", lambda: _errors(pair, side, prompt, config)
+    )
+
+
+def _errors(pair: Pair, side: Side, prompt: str, config: ModelConfig) -> Own:
+    names = side.names(prompt)
+    layers: dict[int, list[Place]] = {}
+    for place in outputs(names):
+        layers.setdefault(place.layer, []).append(place)
+    made = Own()
+    for layer, places in layers.items():
+        truths = _truth(side, prompt, layer, places, pair.weights or {}, config)
+        for place in places:
+            truth = truths[place.mode]
+            made.halves[place.name] = half_of(
+                to_float64(side.tensor(prompt, place.name)), truth.out
+            )
+            lse = place.name.removesuffix(".out") + ".lse"
+            if truth.lse is not None and lse in names:
+                err = np.abs(to_float64(side.tensor(prompt, lse)) - truth.lse).max()
+                made.lse = float(np.maximum(made.lse, err))
     return made
 
 
@@ -104,29 +141,3 @@ def _before_decode(
         )
         raise InputError(msg)
     return before[:start]
-
-
-def _add(
-    made: Introduced, pair: Pair, prompt: str, place: Place, truths: list[dict[str, LayerOutput]]
-) -> None:
-    """Add the errors of one captured output and, for MLA, of its LSE."""
-    ref, cand = (
-        (to_float64(side.tensor(prompt, place.name)), truth[place.mode].out)
-        for side, truth in zip((pair.ref, pair.cand), truths, strict=True)
-    )
-    add_errors(
-        made.ways,
-        place.name,
-        prompt=prompt,
-        positions=pair.ref.tensor(prompt, f"{place.mode}.positions"),
-        ref=ref,
-        cand=cand,
-    )
-    lse = place.name.removesuffix(".out") + ".lse"
-    if place.kind != "mla" or lse not in pair.ref.names(prompt):
-        return
-    for index, (side, truth) in enumerate(zip((pair.ref, pair.cand), truths, strict=True)):
-        true = truth[place.mode].lse
-        if true is not None:
-            err = np.abs(to_float64(side.tensor(prompt, lse)) - true).max()
-            made.lse[index] = np.maximum(made.lse[index], err)

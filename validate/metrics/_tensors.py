@@ -276,8 +276,13 @@ def first_structure(pair: Pair, layers: Mapping[Key, LayerSums]) -> str | None:
 
     Later layers work on what the first wrong one made of their input, so their
     structure says nothing. The noise expected of a layer is the worst head of
-    the clean layers before it.
+    the clean layers before it. The same for every metric of a pair that asks for it.
     """
+    kinds = ",".join(sorted({kind for _, _, kind in layers}))
+    return pair.once(f"attention.structure.{kinds}", lambda: _first_structure(pair, layers))
+
+
+def _first_structure(pair: Pair, layers: Mapping[Key, LayerSums]) -> str | None:
     chunk = pair.cand.manifest.options.get("chunk", "")
     texts: dict[str, str] = {}
     modes: set[str] = set()

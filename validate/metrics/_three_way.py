@@ -9,11 +9,21 @@ import numpy as np
 from jaxtyping import Float64, Integer
 from numpy.typing import NDArray
 
+from validate.metrics._later import Later
 from validate.metrics._words import ratio
 from validate.schema import Interval, Levels, Measurement, Worst
 from validate.stats import geometric_ratio, ratio_limits
 
-__all__ = ["UNIT", "PlaceErrors", "Ways", "add_errors", "measure_ways"]
+__all__ = [
+    "UNIT",
+    "Half",
+    "PlaceErrors",
+    "Ways",
+    "add_errors",
+    "add_halves",
+    "half_of",
+    "measure_ways",
+]
 
 UNIT = "err(cand) / err(ref)"
 SIDES = ("ref", "cand")
@@ -38,6 +48,19 @@ class Ways:
     """Errors by tensor name."""
 
     places: dict[str, PlaceErrors] = field(default_factory=dict)
+
+
+class Half(NamedTuple):
+    """One side's errors of one tensor of one prompt against its truth."""
+
+    err2: Array
+    """(heads,) squared error."""
+    truth2: Array
+    """(heads,) squared truth."""
+    row2: float
+    """Largest squared error of one row."""
+    row: int
+    """Which row that is."""
 
 
 class Unit(NamedTuple):
@@ -72,18 +95,64 @@ def add_errors(
         ref: Ref's values, and the truth for ref.
         cand: Cand's values, and the truth for cand.
     """
+    add_halves(
+        ways,
+        name,
+        prompt=prompt,
+        positions=positions,
+        ref=half_of(*ref),
+        cand=half_of(*cand),
+    )
+
+
+def half_of(
+    got: Float64[NDArray[Any], "rows heads value"], true: Float64[NDArray[Any], "rows heads value"]
+) -> Half:
+    """One side's errors of one prompt's rows of one tensor.
+
+    Args:
+        got: The side's values.
+        true: What they should be.
+    """
+    err = got - true
+    err2 = np.einsum("rhv,rhv->rh", err, err)
+    by_row = err2.sum(axis=1)
+    row = int(np.argmax(by_row)) if by_row.size else 0
+    return Half(
+        err2=err2.sum(axis=0),
+        truth2=np.einsum("rhv,rhv->h", true, true),
+        row2=float(by_row[row]) if by_row.size else 0.0,
+        row=row,
+    )
+
+
+def add_halves(
+    ways: Ways,
+    name: str,
+    *,
+    prompt: str,
+    positions: Integer[NDArray[Any], " rows"],
+    ref: Half,
+    cand: Half,
+) -> None:
+    """Add one prompt's rows of one tensor, whose errors are known side by side.
+
+    Args:
+        ways: Where to add.
+        name: Tensor name.
+        prompt: Prompt id.
+        positions: Position of each row.
+        ref: Errors of ref.
+        cand: Errors of cand.
+    """
     if positions.size == 0:
         return
     place = ways.places.setdefault(name, PlaceErrors())
-    err2 = [((got - true) ** 2).sum(axis=2) for got, true in (ref, cand)]
-    base2 = [(true**2).sum(axis=(0, 2)) for _, true in (ref, cand)]
-    sums = np.stack([*(one.sum(axis=0) for one in err2), *base2])
+    sums = np.stack([ref.err2, cand.err2, ref.truth2, cand.truth2])
     place.by_prompt[prompt] = place.by_prompt.get(prompt, np.zeros_like(sums)) + sums
-    by_row = np.stack([one.sum(axis=1) for one in err2])
-    row = int(np.argmax(by_row[1]))
-    if place.at is None or not by_row[1, row] <= place.rows[1]:
-        place.at = prompt, int(positions[row])
-    place.rows = np.maximum(place.rows, by_row.max(axis=1))
+    if place.at is None or not cand.row2 <= place.rows[1]:
+        place.at = prompt, int(positions[cand.row])
+    place.rows = np.maximum(place.rows, (ref.row2, cand.row2))
 
 
 def measure_ways(
@@ -115,7 +184,8 @@ def measure_ways(
     by_prompt = _by_prompt(ways)
     numbers = np.array(list(by_prompt.values()))
     units = list(_units(ways))
-    breakdown = {**_breakdown(shown, levels), **extra}
+    more = dict(extra)
+    breakdown = Later(lambda: {**_breakdown(shown, levels), **more})
     why = _why_undefined(by_prompt, units)
     if why is not None:
         return Measurement(
@@ -130,7 +200,7 @@ def measure_ways(
     compared = [unit for unit in units if unit.ref > 0]
     ratios = [unit.cand / unit.ref for unit in compared]
     top = int(np.argmax(ratios))
-    breakdown["units exact on both sides"] = float(len(units) - len(compared))
+    more["units exact on both sides"] = float(len(units) - len(compared))
     return Measurement(
         metric=metric,
         value=geometric_ratio(numbers[:, 1], numbers[:, 0]),

@@ -44,6 +44,8 @@ class Bench:
     metrics: Mapping[str, Metric] = field(default_factory=lambda: METRICS)
     make_pair: PairMaker = pair
     progress: Progress = silent
+    shared: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What one side alone gives, kept over all pairs of this bench."""
 
     def pair(self, ref: Side, cand: Side, *, near_tie: float, route_gap: float) -> Pair:
         """Match two captures, and keep the prompts that count.
@@ -62,7 +64,7 @@ class Bench:
             route_gap=route_gap,
         )
         others = tuple(side for side in self.floor if side is not ref and side is not cand)
-        made = dataclasses.replace(made, repeats=others, _cache={})
+        made = dataclasses.replace(made, repeats=others, _cache={}, _shared=self.shared)
         if not self.prompts:
             return made
         return dataclasses.replace(made, prompts=_subset(made.prompts, self.prompts), _cache={})

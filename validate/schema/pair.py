@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from numpy.typing import NDArray
 
@@ -76,6 +76,10 @@ class Pair:
     """Repeats of the reference, beside cand: what a metric paired with the floor looks at. Never
     holds ``ref`` or ``cand`` itself."""
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _shared: dict[tuple[int, str], "_OneSide"] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """What one side alone gives; a run hands it from pair to pair."""
 
     def once(self, key: str, make: Callable[[], T]) -> T:
         """Compute ``make()`` the first time ``key`` is asked for and keep it with this pair."""
@@ -83,3 +87,29 @@ class Pair:
             self._cache[key] = make()
         value: T = self._cache[key]
         return value
+
+    def once_a_side(self, side: Side, key: str, make: Callable[[], T]) -> T:
+        """Compute ``make()`` once for ``side`` in all pairs that share what their sides give.
+
+        ``make`` may look at ``side``, ``weights`` and ``config`` and at nothing else of the pair.
+        The side is known by identity and kept, so that no other can take its place.
+
+        Args:
+            side: Ref or cand.
+            key: What is computed.
+            make: How.
+        """
+        held = self._shared.get((id(side), key))
+        given = (side, self.weights, self.config)
+        if held is None or any(a is not b for a, b in zip(held.given, given, strict=True)):
+            held = _OneSide(given, make())
+            self._shared[id(side), key] = held
+        value: T = held.value
+        return value
+
+
+class _OneSide(NamedTuple):
+    """A value and all that it was computed from."""
+
+    given: tuple[Any, ...]
+    value: Any

@@ -1,5 +1,6 @@
 """attention.introduced_ratio: err(cand) / err(ref) of attention itself, each side on its own inputs."""
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -351,3 +352,23 @@ def test_decode_prefix_is_the_one_of_the_decode_run_where_it_was_captured():
     m = attention_introduced_ratio(real_pair(fault=moved), LEVELS)
 
     assert m.breakdown["decode.mla.1 cand"] < 0.006
+
+
+def test_the_oracle_runs_once_a_side_in_pairs_that_share_it(monkeypatch):
+    """Ref against cand, then ref against itself: the second pair needs no layer at all."""
+    calls = []
+
+    def counted(x: Any, *rest: Any, **more: Any) -> LayerOutput:
+        calls.append(len(x))
+        return doubling(x, *rest, **more)
+
+    monkeypatch.setattr(oracle, "attention_layer", counted)
+    first = make_pair(REF, CAND, weights={}, config=CONFIG.model_dump())
+    apart = attention_introduced_ratio(first, LEVELS)
+    ran = len(calls)
+    itself = dataclasses.replace(first, cand=first.ref, _cache={})
+    same = attention_introduced_ratio(itself, LEVELS)
+
+    assert ran == 4  # two sides, two prompts
+    assert len(calls) == ran
+    assert (apart.value, same.value) == (introduced(REF, CAND).value, 1.0)
