@@ -4,6 +4,7 @@ from validate.models.configs import KIMI_K3, load_config
 from validate.models.generate import GreedyStreams, decode_forced, greedy, prefill, right_padded
 from validate.models.model import State, empty_state, forward
 from validate.models.options import DTYPES, FAULTS, PathOptions
+from validate.models.renorm import RENORM_FAULTS, RULES, TieRule, renorm
 from validate.models.trace import SILENT, Silent, Trace
 from validate.models.weights import initialise, load_weights, save_weights, weight_shapes
 
@@ -11,11 +12,14 @@ __all__ = [
     "DTYPES",
     "FAULTS",
     "KIMI_K3",
+    "RENORM_FAULTS",
+    "RULES",
     "SILENT",
     "GreedyStreams",
     "PathOptions",
     "Silent",
     "State",
+    "TieRule",
     "Trace",
     "decode_forced",
     "empty_state",
@@ -25,6 +29,7 @@ __all__ = [
     "load_config",
     "load_weights",
     "prefill",
+    "renorm",
     "right_padded",
     "save_weights",
     "weight_shapes",

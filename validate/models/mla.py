@@ -1,6 +1,6 @@
 """Multi-head latent attention (NoPE, output gate): the reference form and the two ROCm forms."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -102,7 +102,13 @@ def reference_attention(
 
 def _float8(x: Tensor, form: str) -> Tensor:
     limit = FLOAT8_MAX[form]
-    return x.float().clamp(-limit, limit).to(FLOAT8_DTYPE[form]).to(x.dtype)
+    return x.float().clamp(-limit, limit).to(FLOAT8_DTYPE[form])
+
+
+def _dtype_of(tensors: Sequence[Tensor]) -> str:
+    """The dtype that all ``tensors`` really have, as a path proof spells it."""
+    (name,) = {str(x.dtype).removeprefix("torch.") for x in tensors}
+    return name
 
 
 def padded_prefill(
@@ -114,7 +120,9 @@ def padded_prefill(
     def one(part: slice) -> Partial:
         operands = [call.q, *decompress(call, part, config)]
         if options.prefill != "bf16":
-            operands = [_float8(x, options.prefill) for x in operands]
+            narrow = [_float8(x, options.prefill) for x in operands]
+            trace.branch(f"mla.prefill.fp8.{_dtype_of(narrow)}")
+            operands = [n.to(x.dtype) for n, x in zip(narrow, operands, strict=True)]
         q, k, v = (pad_heads(x, rule) for x in operands)
         accepted(q.shape[-2])
         raw = attend(
@@ -132,9 +140,6 @@ def padded_prefill(
         )
 
     trace.branch(f"mla.prefill.padded.{rule}")
-    if options.prefill != "bf16":
-        name = str(FLOAT8_DTYPE[options.prefill]).removeprefix("torch.")
-        trace.branch(f"mla.prefill.fp8.{name}")
     keys = call.cache.shape[1]
     parts = (
         [slice(0, call.first_new), slice(call.first_new, keys)]

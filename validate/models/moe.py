@@ -94,9 +94,14 @@ def experts_dense(
     config: ModelConfig,
     options: PathOptions,
 ) -> Tensor:
-    """Every expert on every token as three batched products; same result and same sum order."""
+    """Every expert on every token as three batched products; same result and same sum order.
+
+    What an unchosen expert made is dropped, not multiplied by zero: NaN and
+    Inf weights of an expert nobody chose do not reach the result.
+    """
     acc = options.accumulate
     share = torch.zeros_like(routing.scores).scatter(-1, routing.ids, routing.weights)
+    unchosen = torch.ones_like(share, dtype=torch.bool).scatter(-1, routing.ids, value=False)
     experts, inter = config.experts, config.expert_intermediate
     gate = linear(z, weights["experts.gate"].flatten(0, 1))
     up = linear(z, weights["experts.up"].flatten(0, 1))
@@ -109,6 +114,7 @@ def experts_dense(
         made = (hidden.float() @ down.float().mT).to(hidden.dtype)
     else:
         made = hidden @ down.mT
+    made = made.masked_fill(unchosen.T.unsqueeze(-1), 0.0)
     return torch.einsum("etl,te->tl", made.to(acc), share)
 
 

@@ -61,7 +61,7 @@ def attention_residual_mix(
         norm: RMSNorm weight, shape (hidden,).
         proj: score vector, shape (hidden,).
         eps: of the RMSNorm.
-        accumulate: dtype of scores, softmax and mix.
+        accumulate: dtype of scores (``norm`` and ``proj`` are widened first), softmax and mix.
 
     Returns:
         Mix of the raw candidates, shape (batch, tokens, hidden), in their dtype.
@@ -70,6 +70,7 @@ def attention_residual_mix(
         return candidates[0]
     wide = torch.stack([c.to(accumulate) for c in candidates])
     scale = torch.rsqrt(wide.square().mean(-1) + eps)
-    scores = (wide * (norm * proj).to(accumulate)).sum(-1) * scale
+    toward = norm.to(accumulate) * proj.to(accumulate)
+    scores = (wide * toward).sum(-1) * scale
     weights = torch.softmax(scores, dim=0)
     return (weights.unsqueeze(-1) * wide).sum(0).to(candidates[0].dtype)

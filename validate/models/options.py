@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 
 from validate.errors import InputError
+from validate.models.renorm import RENORM_FAULTS
 
 __all__ = ["DTYPES", "FAULTS", "PathOptions"]
 
@@ -15,7 +16,7 @@ DTYPES: dict[str, torch.dtype] = {
     "bfloat16": torch.bfloat16,
 }
 
-FAULTS = ("VX-01", "LC-01", "VX-02")
+FAULTS = ("VX-01", "LC-01", "VX-02", *RENORM_FAULTS)
 """Faults with a switch in this room; described in ``validate.faults``."""
 
 
@@ -44,7 +45,7 @@ class PathOptions:
     fault: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse combinations that no kernel offers."""
+        """Refuse combinations that no kernel offers, and switches that the path does not read."""
         if self.splits < 1:
             msg = f"splits={self.splits}: at least 1 part of the keys is needed"
             raise InputError(msg)
@@ -54,6 +55,19 @@ class PathOptions:
         if self.fault is not None and self.fault not in FAULTS:
             msg = f"fault={self.fault}: the torch model plants {', '.join(FAULTS)}"
             raise InputError(msg)
+        if self.path == "reference":
+            self._refuse_rocm_switches()
+
+    def _refuse_rocm_switches(self) -> None:
+        plain = {"prefill_pad": "zero", "decode_pad": "zero", "prefill": "bf16", "fault": None}
+        for name, value in plain.items():
+            if getattr(self, name) != value:
+                msg = (
+                    f"{name}={getattr(self, name)}: path 'reference' has no padded heads, no "
+                    "float8 prefill and no planted fault; it would run as if this were not set\n"
+                    f"  do next: leave out {name}, or take path 'rocm'"
+                )
+                raise InputError(msg)
 
     @property
     def accumulate(self) -> torch.dtype:

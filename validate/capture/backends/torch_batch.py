@@ -10,17 +10,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor as TorchTensor
 
+from validate.capture.backends.torch_renorm import renorm_artifact
 from validate.capture.format import Tensor
 from validate.models import (
     PathOptions,
     State,
+    TieRule,
     Trace,
     decode_forced,
     empty_state,
-    forward,
     greedy,
     prefill,
-    right_padded,
 )
 from validate.schema import ModelConfig, Prompt, Stream
 
@@ -52,6 +52,8 @@ class Runner:
     """Tokens a prefill pass takes at most; 0 for the whole prompt."""
     state_chunk: int
     """Tokens a pass of the ``chunked`` state capture takes."""
+    renorm: TieRule
+    """What top-k and top-p do with ties."""
     trace: Trace
 
     def prefill(
@@ -80,24 +82,11 @@ class Runner:
             trace=self.trace,
         )
 
-    @torch.inference_mode()
-    def after_halves(self, tokens: Sequence[Sequence[int]], halves: Sequence[int]) -> State:
-        """State after the first ``halves[b]`` tokens of each row; none where it is 0."""
-        state = empty_state(self.config, self.options, batch=len(tokens), device=self.device)
-        if not any(halves):
-            return state
-        heads = [t[: max(h, 1)] for t, h in zip(tokens, halves, strict=True)]
-        ids, _ = right_padded(heads, device=self.device)
-        _, state = forward(
-            self.weights,
-            ids,
-            config=self.config,
-            options=self.options,
-            state=state,
-            lengths=torch.tensor(list(halves), device=self.device),
-            trace=self.trace,
-        )
-        return state
+    def after(self, heads: Sequence[Sequence[int]]) -> State:
+        """State after a prefill of ``heads``, any of which may be empty."""
+        if not any(heads):
+            return empty_state(self.config, self.options, batch=len(heads), device=self.device)
+        return self.prefill(heads)[1]
 
 
 class BatchRow(NamedTuple):
@@ -114,13 +103,16 @@ def looked_inside(prompt: Prompt) -> bool:
 
 
 def run_batch(runner: Runner, prompts: Sequence[Prompt]) -> list[BatchRow]:
-    """Teacher-forced logits, greedy streams and, for prompts tagged so, the inside.
+    """Teacher-forced logits, filtered rows, greedy streams and, for prompts tagged so, the inside.
 
     Prompts of one batch are either all looked inside of or none.
     """
     runner.trace.wants = lambda _: False
     logits, _ = runner.prefill([p.token_ids for p in prompts])
-    tensors = [_scored(p, logits[row]) for row, p in enumerate(prompts)]
+    filtered = renorm_artifact(
+        prompts, logits, rule=runner.renorm, fault=runner.options.fault, trace=runner.trace
+    )
+    tensors = [_scored(p, logits[row]) | filtered[row] for row, p in enumerate(prompts)]
     streams = _streams(runner, prompts, tensors)
     if looked_inside(prompts[0]):
         _inside(runner, prompts, tensors)
@@ -184,15 +176,21 @@ def _streams(
 def _inside(
     runner: Runner, prompts: Sequence[Prompt], tensors: Sequence[dict[str, Tensor]]
 ) -> None:
-    """Add prefill and decode tensors and, for prompts tagged ``state``, the states."""
+    """Add prefill and decode tensors and, for prompts tagged ``state``, the states.
+
+    Prefill tensors have all rows of a prompt, whatever the chunk of the
+    prefill. The path proof counts the batches whose captured prefill took
+    several passes as ``inside.prefill.chunked``, others as ``inside.prefill.oneshot``.
+    """
     tokens = [p.token_ids for p in prompts]
     halves = [len(t) // 2 for t in tokens]
     kept = ["tensors" in p.tags for p in prompts]  # a prompt may be tagged for its states alone
     runner.trace.wants = lambda name: name.startswith("prefill.")
-    _, oneshot = runner.prefill(tokens, chunk=0)
-    _keep(runner, tensors, [len(t) * k for t, k in zip(tokens, kept, strict=True)])
+    _, oneshot = runner.prefill(tokens)
+    passes = _keep(runner, tensors, [len(t) * k for t, k in zip(tokens, kept, strict=True)])
+    runner.trace.branch(f"inside.prefill.{'chunked' if passes > 1 else 'oneshot'}")
     runner.trace.wants = lambda name: name.startswith("prefill.attn.")
-    started = runner.after_halves(tokens, halves)
+    started = runner.after([t[:h] for t, h in zip(tokens, halves, strict=True)])
     heads = [h * k for h, k in zip(halves, kept, strict=True)]
     _keep(runner, tensors, heads, rename=("prefill.", "decode.prefix."))
     runner.trace.wants = lambda name: name.startswith("decode.")
@@ -200,6 +198,8 @@ def _inside(
     logits, decoded = runner.decode(rest, started)
     _keep(runner, tensors, [len(r) * k for r, k in zip(rest, kept, strict=True)])
     runner.trace.wants = lambda _: False
+    if passes > 1:
+        _, oneshot = runner.prefill(tokens, chunk=0)
     _, chunked = runner.prefill(tokens, chunk=runner.state_chunk)
     states = {"oneshot": oneshot, "chunked": chunked, "decode": decoded}
     for row, (found, prompt) in enumerate(zip(tensors, prompts, strict=True)):
@@ -219,16 +219,23 @@ def _keep(
     counts: Sequence[int],
     *,
     rename: tuple[str, str] = ("", ""),
-) -> None:
-    """Add what the trace kept, passes joined in order, cut to each row's ``counts`` positions."""
+) -> int:
+    """Add what the trace kept, passes joined in order, cut to each row's ``counts`` positions.
+
+    Returns:
+        Passes that were joined.
+    """
+    joined = 0
     for name, passes in runner.trace.take().items():
         axes = next((a for suffix, a in _AXES if name.endswith(suffix)), ("rows", "hidden"))
+        joined = max(joined, len(passes))
         whole = torch.cat(passes, dim=1)
         whole = whole.to(torch.int32) if name.endswith(".ids") else whole
         for row, (found, count) in enumerate(zip(tensors, counts, strict=True)):
             if count:
                 key = rename[1] + name.removeprefix(rename[0])
                 found[key] = Tensor(_array(whole[row, :count]), axes)
+    return joined
 
 
 def _states(state: State, how: str, row: int, tokens: int) -> dict[str, Tensor]:

@@ -14,12 +14,22 @@ from validate.capture.backends.torch_batch import (
     looked_inside,
     run_batch,
 )
+from validate.capture.backends.torch_renorm import RENORM_RULE
 from validate.capture.digest import file_sha256, json_sha256, prompt_set_digest
 from validate.capture.project import find_project
 from validate.capture.provenance import collect_provenance, sources_digest
 from validate.capture.writer import CaptureWriter
 from validate.errors import InputError
-from validate.models import DTYPES, PathOptions, Trace, load_config, load_weights
+from validate.models import (
+    DTYPES,
+    RENORM_FAULTS,
+    RULES,
+    PathOptions,
+    TieRule,
+    Trace,
+    load_config,
+    load_weights,
+)
 from validate.schema import (
     CaptureHeader,
     Deviation,
@@ -77,8 +87,8 @@ def model_identity(config: ModelConfig, *, weights: str, weights_path: Path) -> 
 
 
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
-    "reference": {"batch": "8", "chunk": "0", "splits": "1"},
-    "rocm": {"batch": "8", "chunk": "32", "splits": "4"},
+    "reference": {"batch": "8", "chunk": "0", "splits": "1", "renorm": RENORM_RULE["reference"]},
+    "rocm": {"batch": "8", "chunk": "32", "splits": "4", "renorm": RENORM_RULE["rocm"]},
 }
 _STATE_CHUNK = 8
 """Most tokens a pass of the ``chunked`` state capture takes."""
@@ -87,7 +97,11 @@ _FAULT_PAD = {"VX-01": "repeat"}
 
 
 def path_options(path: str, options: Mapping[str, str]) -> PathOptions:
-    """The model's switches for a target's keys; ``pad=repeat`` sets decode, prefill stays ``zero``."""
+    """The model's switches for a target's keys; ``pad=repeat`` sets decode, prefill stays ``zero``.
+
+    Raises:
+        InputError: A key that the path does not read, a fault without a site, or a bad value.
+    """
     fault = options.get("fault")
     pad = options.get("pad") or _FAULT_PAD.get(fault or "", "zero")
     switches: dict[str, Any] = {
@@ -103,11 +117,28 @@ def path_options(path: str, options: Mapping[str, str]) -> PathOptions:
             "decode_pad": pad,
             "prefill": options.get("prefill", "bf16"),
         }
-    _require_site(path, fault, pad=pad, splits=switches["splits"])
+    _require_site(
+        path, fault, pad=pad, splits=switches["splits"], renorm=renorm_rule(path, options)
+    )
+    _require_read(path, options)
     return PathOptions(**switches)
 
 
-def _require_site(path: str, fault: str | None, *, pad: str, splits: int) -> None:
+def renorm_rule(path: str, options: Mapping[str, str]) -> TieRule:
+    """The tie rule that a target's key ``renorm`` names, else the path's own.
+
+    Raises:
+        InputError: There is no such rule.
+    """
+    asked = options.get("renorm", RENORM_RULE[path])
+    for rule in RULES:
+        if asked == rule:
+            return rule
+    msg = f"renorm={asked}: must be one of {', '.join(RULES)}"
+    raise InputError(msg)
+
+
+def _require_site(path: str, fault: str | None, *, pad: str, splits: int, renorm: TieRule) -> None:
     """Refuse a fault whose mechanism the other keys leave no place: it would record a clean run.
 
     Raises:
@@ -121,6 +152,8 @@ def _require_site(path: str, fault: str | None, *, pad: str, splits: int) -> Non
         why = f"pad={pad}, and its site is the unpad of pad={wanted}"
     elif fault == "VX-02" and pad == "repeat":
         why = "pad=repeat, and its site is the packed read of 16 padded heads"
+    elif fault in RENORM_FAULTS and renorm != "exactly_k":
+        why = f"renorm={renorm}, and its site is the scatter of renorm=exactly_k"
     elif fault == "LC-01" and splits == 1:
         why = "splits=1, and its site is the merge of two parts or more"
     if why is not None:
@@ -129,6 +162,21 @@ def _require_site(path: str, fault: str | None, *, pad: str, splits: int) -> Non
             "  do next: leave out the other key; the fault sets what it needs"
         )
         raise InputError(msg)
+
+
+def _require_read(path: str, options: Mapping[str, str]) -> None:
+    """Refuse a key that the path would ignore: the manifest would tell of a run that never was.
+
+    Raises:
+        InputError: Names the key.
+    """
+    for key in ("pad", "prefill"):
+        if path == "reference" and key in options:
+            msg = (
+                f"{key}={options[key]}: path 'reference' does not read the key '{key}'\n"
+                f"  do next: leave out {key}, or take the path rocm"
+            )
+            raise InputError(msg)
 
 
 def _require_tokens(prompts: Sequence[Prompt], vocab: int) -> None:
@@ -214,6 +262,7 @@ def record(
         device=torch_device,
         chunk=chunk,
         state_chunk=min(chunk or _STATE_CHUNK, _STATE_CHUNK),
+        renorm=renorm_rule(path, options),
         trace=Trace(wants=lambda _: False),
     )
     header = CaptureHeader(
