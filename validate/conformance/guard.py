@@ -16,7 +16,7 @@ import torch
 
 from validate.conformance.arrays import dtype_name, to_numpy
 from validate.conformance.banded import bytes_of, overlaps, place_inputs, poisoned_memory
-from validate.conformance.records import Breach, Operation, OutputSpec, Settings
+from validate.conformance.records import Breach, Call, Operation, OutputSpec, Settings
 
 __all__ = ["GENERAL", "Broke", "direct"]
 
@@ -113,7 +113,7 @@ def direct(
     *,
     device: str = "cpu",
     time_limit: float | None = None,
-) -> Callable[[Mapping[str, Any]], Mapping[str, np.ndarray]]:
+) -> Call:
     """An implementation behind the general clauses, in this process.
 
     Args:

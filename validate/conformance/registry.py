@@ -17,6 +17,7 @@ __all__ = [
     "find_implementation",
     "find_operation",
     "settle",
+    "unavailable",
 ]
 
 OPERATIONS: Mapping[str, Operation] = {}
@@ -25,8 +26,9 @@ OPERATIONS: Mapping[str, Operation] = {}
 IMPLEMENTATIONS: tuple[Implementation, ...] = ()
 """Every registered implementation, ours and those of foreign packages."""
 
-FOREIGN: Mapping[str, Callable[[], str | None]] = {}
-"""Foreign package to a function that says why it cannot be imported; None when it can."""
+Foreign = tuple[Callable[[], str | None], tuple[Implementation, ...]]
+FOREIGN: Mapping[str, Foreign] = {}
+"""Foreign package: why it cannot be imported (None when it can), and what is judged of it."""
 
 
 def find_operation(name: str) -> Operation:
@@ -50,13 +52,15 @@ def find_operation(name: str) -> Operation:
     raise InputError(msg)
 
 
-def find_implementation(name: str, op: str) -> Implementation:
+def find_implementation(name: str, op: str, *, imports: bool = True) -> Implementation:
     """The implementation of a registered name, or of ``module:function``.
 
     Args:
         name: ``torch:exactly_k``, else a module that can be imported (the working
             directory counts) and a function in it.
         op: Operation that it is judged as.
+        imports: False gives an unregistered function without importing its module; its
+            ``function`` then raises, and whoever imports it elsewhere finds out.
 
     Raises:
         InputError: There is none, it belongs to another operation, or importing it fails.
@@ -78,6 +82,8 @@ def find_implementation(name: str, op: str) -> Implementation:
             "  do next: name one of these, or a function of yours as MODULE:FUNCTION"
         )
         raise InputError(msg)
+    if not imports:
+        return Implementation(name=name, op=op, function=_not_imported, title=name)
     try:
         found = _attribute(name)
     except InputError as error:
@@ -87,6 +93,23 @@ def find_implementation(name: str, op: str) -> Implementation:
         msg = f"'{name}': it is {type(found).__name__}, not a function"
         raise InputError(msg)
     return Implementation(name=name, op=op, function=found, title=_title(found))
+
+
+def unavailable(implementation: Implementation, device: str) -> str | None:
+    """Why an implementation cannot run here on a device; None when it can."""
+    for package, (why, known) in FOREIGN.items():
+        if implementation in known:
+            reason = why()
+            if reason is not None:
+                return f"{package}: {reason}"
+    if device not in implementation.devices:
+        return f"{implementation.name} runs on {', '.join(implementation.devices)}, not on {device}"
+    if device != "cpu":
+        import torch
+
+        if not torch.cuda.is_available():
+            return "there is no CUDA device here"
+    return None
 
 
 def settle(
@@ -142,6 +165,11 @@ def _attribute(name: str) -> Any:
             raise InputError(msg)
         found = getattr(found, part)
     return found
+
+
+def _not_imported(**_inputs: Any) -> Any:
+    msg = "it was not imported in this process"
+    raise InputError(msg)
 
 
 def _title(function: Any) -> str:

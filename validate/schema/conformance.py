@@ -1,0 +1,104 @@
+"""What judging an implementation against a contract gives: ``conformance.json``."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from validate.schema.manifest import Provenance
+from validate.schema.verdict import Outcome
+
+__all__ = ["BreachReport", "ConformanceResult", "PointReport", "SmallestReport", "UnrunReport"]
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+AxisValue = bool | int | Number | str
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class BreachReport(_Record):
+    """One broken clause at one sweep point."""
+
+    clause: str
+    what: str
+    """Place, numbers, limit, in words."""
+    at: dict[str, int] = Field(default_factory=dict)
+    """Worst place, by axis."""
+    wrong: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    """Coordinates that are wrong, by axis."""
+    ratio: Number | None = None
+    """Error over limit; null where there is none or it is not finite."""
+
+
+class PointReport(_Record):
+    """One sweep point that failed."""
+
+    id: str
+    axes: dict[str, AxisValue]
+    breaches: tuple[BreachReport, ...]
+
+
+class SmallestReport(_Record):
+    """The smallest failing input that was found."""
+
+    id: str
+    axes: dict[str, AxisValue]
+    breaches: tuple[BreachReport, ...]
+    size: int
+    """Bytes of its inputs."""
+    tried: int
+    """How many smaller inputs were run to find it."""
+    folder: str | None = None
+    """Where it is saved; null when nothing was to be written."""
+    rerun: str | None = None
+    """The command that runs it again."""
+
+
+class UnrunReport(_Record):
+    """Something of the sweep that was not run."""
+
+    what: str
+    why: str
+
+
+class ConformanceResult(_Record):
+    """The verdict on one implementation under one contract, and all that it was made from."""
+
+    schema_version: Literal[1] = 1
+    tool_version: str
+    op: str
+    title: str
+    """The contract in one line."""
+    implementation: str
+    emulates: str | None = None
+    """Kernel that the implementation stands in for."""
+    settings: dict[str, str]
+    """Every setting of the contract that it was judged under."""
+    effort: Literal["quick", "full", "case"]
+    """``case``: one saved input, not a sweep."""
+    device: str
+    provenance: Provenance
+    isolated: bool
+    """Whether it ran in a process of its own."""
+    time_limit: Number | None
+    """Seconds a call may take."""
+    verdict: Literal[Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE]
+    """INCONCLUSIVE when nothing ran."""
+    reason: str | None
+    """Why it is not PASS; null on PASS."""
+    points: int
+    """Sweep points that ran."""
+    points_failed: int
+    clauses: dict[str, int]
+    """Every clause of the contract, and at how many points it was broken."""
+    failed: tuple[PointReport, ...]
+    """Every failed point, in the order of the sweep."""
+    pattern: tuple[str, ...]
+    """What failing points and wrong coordinates have in common, in words."""
+    smallest: SmallestReport | None
+    unrun: tuple[UnrunReport, ...]
+    """What did not run, and why: devices that are not here, points after the sweep stopped."""
+    seconds: Number
+    rerun: str | None = None
+    """The command that judges it again."""
