@@ -28,6 +28,12 @@ from validate.metrics.kl_p90 import kl_p90
 from validate.metrics.logits_err_ratio import logits_err_ratio
 from validate.metrics.logits_nonfinite import logits_nonfinite
 from validate.metrics.nll_delta import nll_delta
+from validate.metrics.renorm_input_unchanged import renorm_input_unchanged
+from validate.metrics.renorm_kept_mass import renorm_kept_mass
+from validate.metrics.renorm_kept_set import renorm_kept_set
+from validate.metrics.renorm_nonfinite import renorm_nonfinite
+from validate.metrics.renorm_sum_error import renorm_sum_error
+from validate.metrics.renorm_value_error import renorm_value_error
 from validate.metrics.state_chunked_oneshot import state_chunked_oneshot
 from validate.metrics.state_conv_rel_l2 import state_conv_rel_l2
 from validate.metrics.state_kda_rel_l2 import state_kda_rel_l2
@@ -76,5 +82,11 @@ METRICS: Mapping[str, Metric] = {
     "greedy.hazard_ratio": greedy_hazard_ratio,
     "greedy.invalid_ids": greedy_invalid_ids,
     "greedy.length_mismatch": greedy_length_mismatch,
+    "renorm.nonfinite": renorm_nonfinite,
+    "renorm.kept_set": renorm_kept_set,
+    "renorm.kept_mass": renorm_kept_mass,
+    "renorm.sum_error": renorm_sum_error,
+    "renorm.value_error": renorm_value_error,
+    "renorm.input_unchanged": renorm_input_unchanged,
 }
 """Every metric by its name ``area.metric``."""
