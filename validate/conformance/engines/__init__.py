@@ -1,0 +1,1 @@
+"""Implementations that can be judged: ours, and adapters of foreign packages."""

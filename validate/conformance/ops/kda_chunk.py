@@ -1,0 +1,190 @@
+"""Contract of ``kda_chunk``: Kimi Delta Attention over a packed batch of prompts, for prefill."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from validate.conformance.ops._kda import CLAUSES, SETTINGS, Form, check, outputs
+from validate.conformance.ops._kda_inputs import (
+    PER_TOKEN,
+    KdaPoint,
+    arguments,
+    axes_of,
+    initial_states,
+)
+from validate.conformance.ops._kda_truth import Rounding
+from validate.conformance.ops._packed import shrunk
+from validate.conformance.ops._rounding import roundoff_of
+from validate.conformance.records import (
+    Breach,
+    Call,
+    Case,
+    Contract,
+    Effort,
+    Operation,
+    Settings,
+)
+
+__all__ = ["OPERATION", "k3_points", "make_case"]
+
+HEADS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+LENGTHS = (1, 2, 15, 16, 17, 63, 64, 65)
+RAGGED = (17, 0, 1, 65, 2)
+TF32 = 2.0**-11
+"""Unit roundoff of TF32, which tensor cores make of float32 operands."""
+_HEAD_AXES = {"q": 1, "k": 1, "v": 1, "f": 1, "b": 1, "a_log": 0, "dt_bias": 0, "initial_state": 1}
+
+CONTRACT = Contract(
+    op="kda_chunk",
+    title="Kimi Delta Attention of prompts, chunk by chunk, with gate, beta and L2 norm inside",
+    signature=(
+        "kda_chunk(q, k, v, f, b, a_log, dt_bias, lower_bound, initial_state, cu_seqlens)"
+        " -> (out, final_state)"
+    ),
+    outputs=("out", "final_state"),
+    clauses={
+        **CLAUSES,
+        "element": CLAUSES["element"]
+        + " Products may round their operands to the dtype of v; sums are float32.",
+    },
+    settings={**SETTINGS, "products": ("input", "tf32", "bfloat16")},
+)
+
+
+def make_case(point: KdaPoint, settings: Settings) -> Case:
+    """The arguments of one point."""
+    inputs = arguments(point)
+    inputs["initial_state"] = initial_states(point, len(point.lengths), like=settings)
+    return Case(id=point.id, axes=axes_of(point), inputs=inputs)
+
+
+def _quick(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
+    """Every axis value and every hazard once."""
+    for length in LENGTHS:
+        yield KdaPoint(**base, lengths=(length,))
+    if not fixed:
+        for heads in HEADS:
+            yield KdaPoint(lengths=(18,), heads=heads, key=8, value=8)
+        yield KdaPoint(lengths=(33,), heads=6, key=32, value=16)
+        yield KdaPoint(lengths=(33,), heads=6, key=32, value=32)
+    yield from _hazards(base)
+    yield from _probes(base)
+
+
+def _hazards(base: dict[str, Any]) -> Iterator[KdaPoint]:
+    """Gates, keys, sizes and dtypes where kernels have gone wrong."""
+    for decay, beta in itertools.product(("slow", "strong", "mixed"), ("typical", "one")):
+        yield KdaPoint(**base, lengths=(70, 33), decay=decay, beta=beta, initial=True)
+    yield KdaPoint(**base, beta="zero", initial=True)
+    for keys in ("run", "recall", "zero", "tiny"):
+        yield KdaPoint(**base, lengths=(66,), keys=keys, decay="slow")
+    for amplitude in (4, 16):
+        yield KdaPoint(**base, lengths=(40,), amplitude=amplitude, initial=True)
+    wide = {**base, "dtype": "float32"}
+    yield KdaPoint(**wide, lengths=(65,), initial=True)
+    yield KdaPoint(**wide, lengths=(65,), decay="mixed", initial=True)
+    for beta in ("typical", "one"):
+        yield KdaPoint(**wide, lengths=(65,), decay="slow", keys="run", beta=beta)
+
+
+def _probes(base: dict[str, Any]) -> Iterator[KdaPoint]:
+    """Batches, poison, carried states, causality."""
+    for count in (1, 2, 3, 5):
+        yield KdaPoint(**base, lengths=RAGGED[-count:], initial=True, probe="alone")
+        yield KdaPoint(**base, lengths=RAGGED[:count], probe="order")
+    yield KdaPoint(**base, lengths=RAGGED, initial=True, poison="padding")
+    yield KdaPoint(**base, lengths=(20, 30, 17), initial=True, poison="sequence")
+    for cut in (1, 16, 17, 64):
+        yield KdaPoint(**base, lengths=(66, 40), initial=True, probe="pieces", cut=cut)
+    yield KdaPoint(**base, lengths=(50,), probe="repeats")
+    for cut in (15, 33, 48):
+        yield KdaPoint(**base, lengths=(64,), decay="slow", probe="causal", cut=cut)
+    wide = {**base, "dtype": "float32"}
+    yield KdaPoint(**wide, lengths=(130, 17), decay="slow", initial=True, probe="pieces", cut=32)
+
+
+def _full(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
+    """The cross of axes."""
+    heads = (12,) if fixed else (4, 6, 12, 48)
+    for lengths, h, dtype, decay, keys, initial in itertools.product(
+        ((1,), (2,), (15,), (16,), (17,), (63,), (64,), (65,), (129,), RAGGED),
+        heads,
+        ("bfloat16", "float32"),
+        ("typical", "slow", "strong", "mixed"),
+        ("random", "run", "recall"),
+        (False, True),
+    ):
+        sizes = {**base, "heads": h, "dtype": dtype}
+        yield KdaPoint(**sizes, lengths=lengths, decay=decay, keys=keys, initial=initial)
+    for key, value in () if fixed else ((16, 64), (64, 16), (128, 128), (128, 64)):
+        yield KdaPoint(lengths=(70, 17), heads=12, key=key, value=value, initial=True)
+    yield KdaPoint(**base, lengths=(1000, 24), decay="slow", initial=True)
+    yield KdaPoint(**base, lengths=(1025,), decay="slow", initial=True, probe="pieces", cut=512)
+
+
+def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
+    fixed = settings["shape"] == "12x128"
+    base = {"heads": 12, "key": 128, "value": 128} if fixed else {}
+    seen = set()
+    points = _quick(base, fixed=fixed)
+    if effort is Effort.FULL:
+        points = itertools.chain(points, _full(base, fixed=fixed))
+    for point in points:
+        if point.id not in seen:
+            seen.add(point.id)
+            yield make_case(point, settings)
+
+
+def k3_points() -> tuple[KdaPoint, ...]:
+    """Kimi K3's shape on one of eight ranks at prompt lengths of practice."""
+    shape: dict[str, Any] = {"heads": 12, "key": 128, "value": 128}
+    return (
+        KdaPoint(**shape, lengths=(1024,)),
+        KdaPoint(**shape, lengths=(1024,), decay="slow", initial=True),
+        KdaPoint(**shape, lengths=(8192,), decay="slow", initial=True),
+    )
+
+
+def _rounding(inputs: Mapping[str, Any], settings: Settings) -> Rounding:
+    dtype = inputs["v"].dtype.name
+    # A product sums `key` terms in float32: roundings grow like the root of their number.
+    sums = roundoff_of("float32") * float(np.sqrt(inputs["q"].shape[-1]))
+    narrowest = {"input": roundoff_of(dtype), "tf32": TF32, "bfloat16": roundoff_of("bfloat16")}
+    operands = max(sums, roundoff_of(dtype), narrowest[settings["products"]])
+    if settings["beta"] == "bfloat16":
+        operands = max(operands, roundoff_of("bfloat16"))
+    return Rounding(
+        operands=operands,
+        sums=roundoff_of("float32"),
+        out=roundoff_of(dtype),
+        state=roundoff_of(settings["state"]),
+        state_every=16,
+    )
+
+
+def _carry(inputs: Mapping[str, Any], states: np.ndarray) -> dict[str, Any]:
+    return {**inputs, "initial_state": states}
+
+
+_FORM = Form(
+    per_sequence=("initial_state",),
+    initial=lambda inputs: inputs["initial_state"],
+    carry=_carry,
+    rounding=_rounding,
+)
+
+
+def _check(case: Case, call: Call, settings: Settings) -> tuple[Breach, ...]:
+    return check(case, call, settings, form=_FORM)
+
+
+def _shrink(case: Case) -> Iterator[Case]:
+    return shrunk(case, per_token=PER_TOKEN, per_sequence=_FORM.per_sequence, head_axes=_HEAD_AXES)
+
+
+OPERATION = Operation(
+    contract=CONTRACT, cases=_cases, outputs=outputs, check=_check, shrink=_shrink
+)
+"""``kda_chunk``."""
