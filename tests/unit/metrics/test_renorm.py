@@ -20,7 +20,12 @@ from tests.unit.metrics.renorm_made import (
     made_pair,
     side,
 )
-from validate.metrics import METRICS
+from validate.metrics.renorm_input_unchanged import renorm_input_unchanged
+from validate.metrics.renorm_kept_mass import renorm_kept_mass
+from validate.metrics.renorm_kept_set import renorm_kept_set
+from validate.metrics.renorm_nonfinite import renorm_nonfinite
+from validate.metrics.renorm_sum_error import renorm_sum_error
+from validate.metrics.renorm_value_error import renorm_value_error
 
 NAMES = ("nonfinite", "kept_set", "kept_mass", "sum_error", "value_error", "input_unchanged")
 ROWS, K, P = (ROW, ROW, TIED, ROW), (3, OFF, 2, 4), (1.0, 0.7, 1.0, 0.82)
@@ -28,7 +33,15 @@ REF = side("cuda", {"a": artifact(ROWS, K, P)})
 
 
 def measure(name, cand, ref=REF):
-    return METRICS[f"renorm.{name}"](made_pair(ref, cand), LEVELS)
+    metric = {
+        "nonfinite": renorm_nonfinite,
+        "kept_set": renorm_kept_set,
+        "kept_mass": renorm_kept_mass,
+        "sum_error": renorm_sum_error,
+        "value_error": renorm_value_error,
+        "input_unchanged": renorm_input_unchanged,
+    }[name]
+    return metric(made_pair(ref, cand), LEVELS)
 
 
 def cand(by=engine, *, rows=ROWS, k=K, p=P, ties="all", **changes):
@@ -92,6 +105,9 @@ def test_mass_before_the_division_is_seen_where_both_filters_bind():
     assert found.worst.position == 0
     assert found.pattern == "only rows with top-k and top-p"
     assert found.breakdown["wrong: top-k and top-p"] == 1.0
+    alone = side("rocm", {"a": artifact(rows[:1], (4,), (0.82,), by=before)})
+    one = side("cuda", {"a": artifact(rows[:1], (4,), (0.82,))})
+    assert measure("kept_set", alone, one).pattern is None  # there is no other kind of row
 
 
 def test_the_next_rows_parameters_are_seen():
@@ -145,6 +161,19 @@ def test_mass_that_meets_p_within_the_band_may_fall_either_way():
             assert found.breakdown["within the tie band"] == 1.0
     far = cand(lambda row, k, p: divided(row, first(row, 2, "all")), rows=rows, k=k, p=(0.499,))
     assert measure("kept_set", far, side("cuda", {"a": artifact(rows, k, (0.499,))})).value == 1.0
+
+
+def test_a_tie_is_whole_even_within_the_band():
+    rows, k, p = ((0.5, 0.25, 0.25, 0.0, 0.0),), (OFF,), (0.5,)
+    ref = side("cuda", {"a": artifact(rows, k, p)})
+    two = lambda row, k, p: divided(row, first(row, 2, "exactly_k"))  # noqa: E731
+    found = measure("kept_set", cand(two, rows=rows, k=k, p=p), ref)
+    assert found.worst is not None
+    assert found.worst.detail == (
+        "keeps id 1 (0.25) and not id 2 (0.25) (k=1073741824, p=0.5, ties all)"
+    )
+    free = cand(two, rows=rows, k=k, p=p, ties="exactly_k")
+    assert measure("kept_set", free, ref).value == 0.0
 
 
 def test_p_of_one_keeps_the_last_crumb():
