@@ -117,6 +117,20 @@ def test_residual_mix_by_hand():
     assert_measured(made.flatten(), [5 * share - 3 * (1 - share)], atol=0, rtol=1e-6)
 
 
+def test_residual_mix_multiplies_norm_and_proj_in_float32():
+    """norm 1 + 2^-7 and proj 1 - 2^-8 are bfloat16 numbers, their product 1.0038757 is not: rounded
+    to bfloat16 it is 1 (a step there is 2^-7), and the score of 64 channels of +-1 with it.
+    """
+    norm, proj = bf16(1 + 2.0**-7), bf16(1 - 2.0**-8)
+    product = (1 + 2.0**-7) * (1 - 2.0**-8)
+    up, down = torch.ones(1, 1, 1), -torch.ones(1, 1, 1)
+
+    made = attention_residual_mix([up, down], norm, proj, eps=0.0, accumulate=torch.float32)
+
+    assert (norm * proj).item() == 1.0
+    assert_measured(made.flatten(), [math.tanh(product)], atol=0, rtol=1e-6)
+
+
 def test_residual_mix_of_one_candidate_is_that_candidate():
     only = torch.randn(1, 2, 3).to(BF)
 
@@ -190,14 +204,14 @@ def test_float8_saturates_and_rounds_to_three_bits(form, largest, dtype):
 
     made = mla._float8(x, form)
 
-    assert made.dtype is BF
+    assert made.dtype is dtype
     assert made.tolist() == [largest, -largest, largest, largest / 2, 1.0, 1.25, 0.0]
     assert torch.finfo(dtype).max == largest
 
 
 @pytest.mark.parametrize("form", ["fp8", "fp8-fnuz"])
 def test_float8_keeps_nan(form):
-    assert torch.isnan(mla._float8(bf16(math.nan), form)).all()
+    assert torch.isnan(mla._float8(bf16(math.nan), form).float()).all()
 
 
 def prefill_call(q):

@@ -1,5 +1,6 @@
 """The mixture of experts: routing, the two forms of the experts, SiTU."""
 
+import itertools
 import math
 
 import numpy as np
@@ -134,8 +135,23 @@ def test_an_expert_nobody_chose_has_no_part():
     for form in (experts_dense, experts_grouped):
         before = form(z, routing, LAYER, config=SMALL, options=F64)
         assert_measured(form(z, routing, broken, config=SMALL, options=F64), before, **EXACT)
-    broken["experts.down"][idle] = math.nan
-    assert torch.isfinite(experts_grouped(z, routing, broken, config=SMALL, options=F64)).all()
+        for name, bad in itertools.product(("gate", "up", "down"), (math.nan, math.inf)):
+            worse = {n: w.clone() for n, w in LAYER.items()}
+            worse[f"experts.{name}"][idle] = bad
+            assert_measured(form(z, routing, worse, config=SMALL, options=F64), before, **EXACT)
+
+
+def test_a_chosen_expert_that_is_not_finite_shows_in_the_tokens_that_chose_it():
+    routing = route(tokens(9)[0], LAYER, config=SMALL, options=F64)
+    z = tokens(9, width=SMALL.latent_size)[0]
+    expert = int(routing.ids[0, 0])
+    broken = {n: w.clone() for n, w in LAYER.items()}
+    broken["experts.down"][expert] = math.nan
+    chose = (routing.ids == expert).any(-1)
+
+    for form in (experts_dense, experts_grouped):
+        made = form(z, routing, broken, config=SMALL, options=F64)
+        assert torch.equal(torch.isnan(made).any(-1), chose)
 
 
 def test_the_norm_of_the_routed_sum_makes_it_blind_to_scale():

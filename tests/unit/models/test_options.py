@@ -13,8 +13,11 @@ from validate.models import FAULTS, PathOptions, load_config
         ({"splits": -2}, r"^splits=-2: at least 1 part of the keys is needed$"),
         ({"kda_chunk": 0}, r"^kda_chunk=0: must be within 1\.\.16$"),
         ({"kda_chunk": 17}, r"^kda_chunk=17: must be within 1\.\.16$"),
-        ({"fault": "VX-99"}, r"^fault=VX-99: the torch model plants VX-01, LC-01, VX-02$"),
-        ({"fault": ""}, r"^fault=: the torch model plants VX-01, LC-01, VX-02$"),
+        (
+            {"fault": "VX-99"},
+            r"^fault=VX-99: the torch model plants VX-01, LC-01, VX-02, SA-04, SA-05$",
+        ),
+        ({"fault": ""}, r"^fault=: the torch model plants VX-01, LC-01, VX-02, SA-04, SA-05$"),
     ],
 )
 def test_what_no_kernel_offers_is_refused(switches, message):
@@ -24,7 +27,27 @@ def test_what_no_kernel_offers_is_refused(switches, message):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_known_faults_are_taken(fault):
-    assert PathOptions(fault=fault).fault == fault
+    assert PathOptions(path="rocm", fault=fault).fault == fault
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("prefill_pad", "tile"),
+        ("decode_pad", "tile"),
+        ("decode_pad", "repeat"),
+        ("prefill", "fp8"),
+        ("prefill", "fp8-fnuz"),
+        ("fault", "VX-02"),
+    ],
+)
+def test_the_reference_path_refuses_what_it_would_not_read(key, value):
+    message = (
+        rf"^{key}={value}: path 'reference' has no padded heads, no float8 prefill and no planted "
+        rf"fault; it would run as if this were not set\n  do next: leave out {key}, or take path 'rocm'$"
+    )
+    with pytest.raises(InputError, match=message):
+        PathOptions(**{key: value})
 
 
 def test_options_cannot_be_changed_afterwards():

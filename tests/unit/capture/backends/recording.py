@@ -86,6 +86,12 @@ _ROWS: dict[str, tuple[str, ...]] = {
     "logits": ("rows", "vocab"),
     "logits.positions": ("rows",),
     "stream.logits": ("steps", "vocab"),
+    "renorm.positions": ("rows",),
+    "renorm.in": ("rows", "vocab"),
+    "renorm.top_k": ("rows",),
+    "renorm.top_p": ("rows",),
+    "renorm.out": ("rows", "vocab"),
+    "renorm.in_after_sha256": ("bytes",),
 }
 _MODE_ROWS: dict[str, tuple[str, ...]] = {
     "positions": ("rows",),

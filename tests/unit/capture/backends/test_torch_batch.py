@@ -48,6 +48,7 @@ def runner(seed1, *, chunk=0, state_chunk=4, **switches) -> Runner:
         device="cpu",
         chunk=chunk,
         state_chunk=state_chunk,
+        renorm="all",
         trace=Trace(wants=lambda _: False),
     )
 
@@ -67,7 +68,8 @@ def test_everything_recorded_in_float64_is_what_the_oracle_records(seed1, form, 
 
     for row in made:
         run = oracle.run_prompt(row.prompt, weights, CONFIG, stream_tokens=STEPS, chunk=4)
-        assert row.tensors.keys() == run.tensors.keys()
+        renorm = {name for name in row.tensors if name.startswith("renorm.")}
+        assert row.tensors.keys() - renorm == run.tensors.keys()
         for name, (expected, axes) in run.tensors.items():
             array = row.tensors[name].array
             assert row.tensors[name].axes == axes, name
@@ -86,9 +88,11 @@ def test_dtypes_of_a_bfloat16_recording(seed1, form):
         assert row.tensors.keys() == expected_names(row.prompt).keys()
         for name, tensor in row.tensors.items():
             dtype: type = ml_dtypes.bfloat16
-            if name.endswith((".positions", ".ids")):
+            if name.endswith((".positions", ".ids", ".top_k")):
                 dtype = np.int32
-            elif re.search(r"(\.lse|\.scores|\.weights)$|^state\..*\.kda\.", name):
+            elif name == "renorm.in_after_sha256":
+                dtype = np.uint8
+            elif re.search(r"(\.lse|\.scores|\.weights)$|^state\..*\.kda\.|^renorm\.", name):
                 dtype = np.float32
             assert tensor.array.dtype == dtype, name
 
@@ -186,6 +190,7 @@ def test_a_logprob_that_is_no_number_is_none(seed1):
             device="cpu",
             chunk=0,
             state_chunk=4,
+            renorm="all",
             trace=run.trace,
         ),
         PLAIN[:1],
@@ -203,3 +208,49 @@ def test_a_bfloat16_state_is_stored_as_float32_numbers_that_bfloat16_has(seed1):
         state = made[f"state.{how}.kda.0"].array
         assert state.dtype == np.float32
         assert np.array_equal(state, state.astype(ml_dtypes.bfloat16).astype(np.float32))
+
+
+def test_a_captured_prefill_in_chunks_has_every_row_of_the_oracle(seed1):
+    """Chunks of 3 over prompts of 11, 2 and 1 tokens, and over prefixes of 5, 1 and 0."""
+    whole = run_batch(runner(seed1, dtype=torch.float64), INSIDE)
+    parts = run_batch(runner(seed1, dtype=torch.float64, chunk=3), INSIDE)
+
+    for one, many in zip(whole, parts, strict=True):
+        assert one.tensors.keys() == many.tensors.keys()
+        for name, tensor in one.tensors.items():
+            assert_measured(many.tensors[name].array, tensor.array, atol=1e-11, rtol=1e-10)
+
+
+def test_a_captured_prefill_is_the_chunked_one_bit_for_bit(seed1):
+    """What repeats with another chunk are recorded for: bfloat16 values differ, shapes do not."""
+    whole, parts = (run_batch(runner(seed1, chunk=c), INSIDE[:1])[0].tensors for c in (0, 3))
+    trace = Trace(wants=lambda name: name == "prefill.hidden.4")
+    run = runner(seed1)
+    prefill(
+        run.weights,
+        [INSIDE[0].token_ids],
+        config=CONFIG,
+        options=run.options,
+        device="cpu",
+        chunk=3,
+        trace=trace,
+    )
+    made = torch_batch._array(torch.cat(trace.tensors["prefill.hidden.4"], dim=1)[0])
+
+    assert np.array_equal(parts["prefill.hidden.4"].array, made)
+    moved = {n for n in whole if not np.array_equal(whole[n].array, parts[n].array)}
+    assert {n for n in moved if n.startswith("prefill.")}
+    assert not {n for n in moved if n.startswith("state.oneshot.")}
+
+
+def test_filtered_rows_are_of_the_scored_logits(seed1):
+    for made in run_batch(runner(seed1), PLAIN):
+        rows = made.tensors["renorm.positions"].array
+        assert rows.tolist() == sorted(
+            {made.prompt.prompt_length - 1, len(made.prompt.token_ids) - 1}
+        )
+        at = np.searchsorted(made.tensors["logits.positions"].array, rows)
+        logits = torch.from_numpy(made.tensors["logits"].array[at].astype(np.float32))
+        assert_measured(
+            made.tensors["renorm.in"].array, torch.softmax(logits, dim=1), atol=1e-7, rtol=1e-6
+        )

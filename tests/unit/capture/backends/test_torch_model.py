@@ -101,7 +101,7 @@ def test_what_the_manifest_says_of_a_plain_recording(project, whole):
     assert manifest.model.weights_digest == file_sha256(project / "weights/seed1.safetensors")
     assert manifest.model.name == "small"
     assert (manifest.model.vocab_size, manifest.model.tokenizer_length) == (21, 19)
-    assert manifest.options == {"batch": "8", "chunk": "0", "splits": "1"}
+    assert manifest.options == {"batch": "8", "chunk": "0", "splits": "1", "renorm": "all"}
     assert manifest.sampling == {"kind": "greedy", "max_tokens": "16", "ignore_eos": "true"}
     assert manifest.declared_weights is False
     assert manifest.deviations == ()
@@ -112,7 +112,12 @@ def test_what_the_manifest_says_of_a_plain_recording(project, whole):
 
 
 def test_the_rocm_path_has_its_own_defaults(whole):
-    assert whole["rocm"][0].options == {"batch": "8", "chunk": "32", "splits": "4"}
+    assert whole["rocm"][0].options == {
+        "batch": "8",
+        "chunk": "32",
+        "splits": "4",
+        "renorm": "exactly_k",
+    }
 
 
 def test_the_provenance_says_what_numbers_were_added_in():
@@ -280,7 +285,7 @@ def test_keys_become_switches(path, options, expected):
 
 def test_a_fault_that_the_model_does_not_plant_is_refused():
     with pytest.raises(
-        InputError, match=r"^fault=VX-99: the torch model plants VX-01, LC-01, VX-02$"
+        InputError, match=r"^fault=VX-99: the torch model plants VX-01, LC-01, VX-02, SA-04, SA-05$"
     ):
         record("out", "rocm", {"fault": "VX-99"}, prompts=ONE)
 
@@ -329,8 +334,67 @@ def test_an_id_outside_the_vocabulary_is_refused(token):
         ("rocm", {"fault": "VX-01", "pad": "tile"}),
         ("rocm", {"fault": "LC-01", "splits": "1"}),
         ("reference", {"fault": "LC-01"}),
+        ("rocm", {"fault": "SA-04", "renorm": "all"}),
+        ("reference", {"fault": "SA-05", "renorm": "exactly_k"}),
     ],
 )
 def test_a_fault_whose_site_the_other_keys_take_away_is_refused(path, options):
     with pytest.raises(InputError, match=options["fault"]):
         path_options(path, options)
+
+
+@pytest.mark.parametrize(("key", "value"), [("pad", "zero"), ("pad", "tile"), ("prefill", "fp8")])
+def test_a_key_that_the_reference_path_would_ignore_is_refused(key, value):
+    with pytest.raises(
+        InputError,
+        match=rf"^{key}={value}: path 'reference' does not read the key '{key}'\n  do next",
+    ):
+        path_options("reference", {key: value})
+
+
+def test_a_tie_rule_that_there_is_not_is_refused():
+    with pytest.raises(InputError, match=r"^renorm=most: must be one of all, exactly_k$"):
+        record("out", options={"renorm": "most"}, prompts=ONE)
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "rule"),
+    [
+        ("reference", {}, "all"),
+        ("rocm", {}, "exactly_k"),
+        ("rocm", {"renorm": "all"}, "all"),
+        ("rocm", {"fault": "SA-05"}, "exactly_k"),
+    ],
+)
+def test_the_tie_rule_is_declared_and_counted(path, options, rule):
+    manifest = record("out", path, options, prompts=ONE)
+
+    assert manifest.options["renorm"] == rule
+    assert {n for n in manifest.path_proof.branches if n.startswith("renorm.")} == {
+        f"renorm.{rule}"
+    }
+
+
+def test_a_renorm_fault_moves_the_filtered_rows_alone():
+    record("clean", "rocm", prompts=PROMPTS)
+    record("faulty", "rocm", {"fault": "SA-05"}, prompts=PROMPTS)
+    clean, faulty = arrays("clean"), arrays("faulty")
+
+    assert {n for (p, n) in clean if not np.array_equal(clean[p, n], faulty[p, n])} == {
+        "renorm.out"
+    }
+
+
+@pytest.mark.parametrize(
+    ("chunk", "expected"),
+    [
+        ("0", {"inside.prefill.oneshot": 1}),
+        ("11", {"inside.prefill.oneshot": 1}),
+        ("4", {"inside.prefill.chunked": 1}),
+    ],
+)
+def test_the_path_proof_counts_how_captured_prefill_ran(chunk, expected):
+    """One batch of three prompts of at most eleven tokens."""
+    branches = record("out", options={"chunk": chunk}).path_proof.branches
+
+    assert {n: c for n, c in branches.items() if n.startswith("inside.")} == expected
