@@ -13,7 +13,7 @@ from validate.pairing import pair
 from validate.run import yardstick
 from validate.run.assemble import Cast, assemble
 from validate.run.measure import Bench, PairMaker, Progress, silent
-from validate.run.sides import fit_repeats, refusals, sameness
+from validate.run.sides import fit_repeats, proven_deviations, refusals, sameness
 from validate.schema.measurement import Levels, Measurement
 from validate.schema.pair import Pair, Side
 from validate.schema.report import Report
@@ -43,7 +43,7 @@ class _Law:
     limits: Limits
     dtype: str
     deviations: tuple[str, ...]
-    """Ids that cand declares."""
+    """Ids that cand declares and proves."""
     shares: Mapping[str, float]
     command: str
 
@@ -165,7 +165,7 @@ def compare(
         suite=suite,
         limits=limits,
         dtype=dtype,
-        deviations=tuple(deviation.id for deviation in cand.manifest.deviations),
+        deviations=proven_deviations(cand),
         shares=shares,
         command=command or _command(suite, ref, cand, prompts),
     )

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Collection, Sequence
 
+from validate.schema.deviations import DEVIATION_BRANCHES
 from validate.schema.manifest import Evidence, Manifest, supported_evidence
 from validate.schema.pair import Side
 from validate.schema.paths import (
@@ -16,9 +17,11 @@ from validate.schema.suite import Suite
 __all__ = [
     "capture_digest",
     "content_digest",
+    "deviation_gaps",
     "evidence_of",
     "fit_repeats",
     "proof_gaps",
+    "proven_deviations",
     "refusals",
     "sameness",
 ]
@@ -129,7 +132,7 @@ def proof_gaps(role: str, side: Side) -> tuple[str, ...]:
         side: The capture.
     """
     manifest = side.manifest
-    ran = {**manifest.path_proof.branches, **manifest.path_proof.kernels}
+    ran = _ran(manifest)
     known = _promised_path(manifest.target)
     if known is None:
         return (
@@ -153,6 +156,50 @@ def proof_gaps(role: str, side: Side) -> tuple[str, ...]:
         if ran.get(name, 0) > 0
     ]
     return tuple(gaps)
+
+
+def proven_deviations(side: Side) -> tuple[str, ...]:
+    """Ids that a side declares and whose branch its path proof holds; only these have budgets."""
+    ran = _ran(side.manifest)
+    return tuple(
+        one.id
+        for one in side.manifest.deviations
+        if one.id in DEVIATION_BRANCHES and ran.get(DEVIATION_BRANCHES[one.id], 0) > 0
+    )
+
+
+def deviation_gaps(role: str, side: Side) -> tuple[str, ...]:
+    """Where a side's declared deviations and its path proof disagree, either way.
+
+    Args:
+        role: ``ref`` or ``cand``.
+        side: The capture.
+    """
+    ran = _ran(side.manifest)
+    declared = [one.id for one in side.manifest.deviations]
+    gaps = []
+    for name in declared:
+        branch = DEVIATION_BRANCHES.get(name)
+        if branch is None:
+            gaps.append(
+                f"{role} '{side.label}' declares the deviation {name}, which no branch is known to "
+                f"prove (known: {', '.join(DEVIATION_BRANCHES)})"
+            )
+        elif not ran.get(branch, 0) > 0:
+            gaps.append(
+                f"{role} '{side.label}' declares the deviation {name}, but its path proof lacks "
+                f"the branch {branch} that produces it"
+            )
+    gaps += [
+        f"{role} '{side.label}' ran the branch {branch}: undeclared deviation {name}"
+        for name, branch in DEVIATION_BRANCHES.items()
+        if ran.get(branch, 0) > 0 and name not in declared
+    ]
+    return tuple(gaps)
+
+
+def _ran(manifest: Manifest) -> dict[str, int]:
+    return {**manifest.path_proof.branches, **manifest.path_proof.kernels}
 
 
 def _any_ran(counts: dict[str, int]) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from validate.gates import MIN_REPEATS, noise_floor
-from validate.run.sides import proof_gaps
+from validate.run.sides import deviation_gaps, proof_gaps
 from validate.schema.measurement import Measurement, Worst
 from validate.schema.pair import Side
 from validate.schema.suite import GateSpec
@@ -100,8 +100,12 @@ def floors_known(
 
 
 def path_proof(ref: Side, cand: Side) -> Measurement:
-    """How much of what the two targets' names promise is not proven."""
-    gaps = (*proof_gaps("ref", ref), *proof_gaps("cand", cand))
+    """How much of what the two targets' names promise and their manifests declare is not proven."""
+    gaps = tuple(
+        gap
+        for role, side in (("ref", ref), ("cand", cand))
+        for gap in (*proof_gaps(role, side), *deviation_gaps(role, side))
+    )
     return Measurement(
         metric="yardstick.path_proof",
         value=float(len(gaps)),
