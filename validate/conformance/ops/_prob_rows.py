@@ -101,20 +101,19 @@ def between(values: Array, wanted: float) -> float:
 
 
 def smaller_rows(
-    case: Case, *, rows: Mapping[str, int], columns: Mapping[str, int], least: int = 2
+    case: Case, *, rows: Mapping[str, int], columns: Mapping[str, int] | None = None
 ) -> Iterator[Case]:
     """Sweep points with fewer rows, then with fewer columns.
 
     Args:
         case: The point that fails.
         rows: Input name to the axis of its rows; scalars are left alone.
-        columns: Input name to the axis of its columns (the vocabulary).
-        least: Fewest columns.
+        columns: Input name to the axis of its columns (the vocabulary); None where ids
+            would lose their meaning.
     """
     yield from _taken(case, rows, "row", singles=True)
-    name = next(iter(columns))
-    if case.inputs[name].shape[columns[name]] > least:
-        yield from _taken(case, columns, "columns", singles=False)
+    if columns is not None:
+        yield from _taken(case, columns, "column", singles=False)
 
 
 def _taken(case: Case, axes: Mapping[str, int], word: str, *, singles: bool) -> Iterator[Case]:
