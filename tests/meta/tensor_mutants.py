@@ -12,6 +12,7 @@ ALONG = "metrics._positions"
 WORDS = "metrics._words"
 ROUTES = "metrics._routing"
 BULK = "metrics._bulk"
+QUARTILE = "metrics._quartile"
 HEADS = "metrics._heads"
 WAYS = "metrics._three_way"
 OWN = "metrics._introduced"
@@ -74,13 +75,16 @@ TENSOR_MUTANTS: Mapping[str, Sequence[Mutant]] = {
     ],
     "test_attention_rel_l2": [
         *READING, *TIES,
-        Mutant("sum for mean over prompts", BULK, "value=float(np.mean(numbers))", "value=float(np.sum(numbers))"),
-        Mutant("maximum for mean over prompts", BULK, "value=float(np.mean(numbers))", "value=float(np.max(numbers))"),
+        Mutant("mean for quartile over prompts", BULK, "value=quartile.value", "value=float(np.mean(numbers))"),
+        Mutant("maximum for quartile over prompts", BULK, "value=quartile.value", "value=float(np.max(numbers))"),
+        Mutant("another quantile", QUARTILE, "Q = 0.75", "Q = 0.5"),
+        Mutant("need not said", QUARTILE, "needed if len(values) < needed else None", "None"),
+        Mutant("need said at all times", QUARTILE, "needed if len(values) < needed else None", "needed"),
         Mutant("squares not rooted", WORDS, "np.sqrt(err2 / ref2)", "err2 / ref2"),
         Mutant("float32", PASS, '_by_head(to_float64(sides[side])) for side in ("ref", "cand")', '_by_head(to_float64(sides[side].astype("float32"))) for side in ("ref", "cand")'),
         Mutant("decode dropped", PLACES, r'_OUTPUT = re.compile(r"^(prefill|decode)', r'_OUTPUT = re.compile(r"^(prefill|prefill)'),
         Mutant("KDA dropped", PLACES, r"\.(mla|kda)\.(\d+)\.out", r"\.(mla|mla)\.(\d+)\.out"),
-        Mutant("no interval", BULK, "interval=mean_limits(numbers, levels=levels)", "interval=None"),
+        Mutant("no interval", BULK, "interval=quartile.interval", "interval=None"),
         Mutant("worst prompt is the best", BULK, "int(np.argmax(numbers))", "int(np.argmin(numbers))"),
         Mutant("half is not looked at", NO, "if not 2 * away > rows:", "if True:"),
         Mutant("half is enough to stop", NO, "if not 2 * away > rows:", "if not 3 * away > rows:"),
@@ -205,9 +209,9 @@ TENSOR_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("undefined as 0", NO, "value=None", "value=0.0"),
     ],
     "test_introduced_ratio": [
-        Mutant("ratio upside down", WAYS, "value=geometric_ratio(numbers[:, 1], numbers[:, 0]),\n        unit", "value=geometric_ratio(numbers[:, 0], numbers[:, 1]),\n        unit"),
-        Mutant("arithmetic mean of ratios", WAYS, "value=geometric_ratio(numbers[:, 1], numbers[:, 0]),\n        unit", "value=float((numbers[:, 1] / numbers[:, 0]).mean()),\n        unit"),
-        Mutant("no interval", WAYS, "interval=ratio_limits(numbers[:, 1], numbers[:, 0], levels=levels)", "interval=None"),
+        Mutant("ratio upside down", WAYS, "third_quartile(numbers[:, 1] / numbers[:, 0],", "third_quartile(numbers[:, 0] / numbers[:, 1],"),
+        Mutant("arithmetic mean of ratios", WAYS, "value=quartile.value,\n        unit", "value=float((numbers[:, 1] / numbers[:, 0]).mean()),\n        unit"),
+        Mutant("no interval", WAYS, "interval=quartile.interval", "interval=None"),
         Mutant("large layers drown small ones", WAYS, "np.sqrt(np.mean(np.square(many), axis=0))", "np.max(many, axis=0)"),
         Mutant("ref's inputs for both", OWN, "truths = _truth(side, prompt, layer, places,", "truths = _truth(pair.ref, prompt, layer, places,"),
         Mutant("errors of ref for both", OWN, "(_own(pair, side, prompt, config) for side in (pair.ref, pair.cand))", "(_own(pair, pair.ref, prompt, config) for side in (pair.ref, pair.cand))"),
@@ -230,7 +234,7 @@ TENSOR_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("undefined as 0", NO, "value=None", "value=0.0"),
     ],
     "test_propagated_ratio": [
-        Mutant("ratio upside down", WAYS, "value=geometric_ratio(numbers[:, 1], numbers[:, 0]),\n        unit", "value=geometric_ratio(numbers[:, 0], numbers[:, 1]),\n        unit"),
+        Mutant("ratio upside down", WAYS, "third_quartile(numbers[:, 1] / numbers[:, 0],", "third_quartile(numbers[:, 0] / numbers[:, 1],"),
         Mutant("best for worst unit", WAYS, "top = int(np.argmax(ratios))", "top = int(np.argmin(ratios))"),
         Mutant("ties with the oracle count", PASS, "step.positions, oracle=True)", "step.positions)"),
         Mutant("ties with the oracle not found", ROUTES, 'both[(both == NEVER) & (gap <= route_gap)] = layer', "pass"),

@@ -2,16 +2,21 @@
 
 import math
 
-from validate.gates.outcome import PASSED, Finding, counted, defined, excess, number, percent
+from validate.gates.outcome import (
+    PASSED,
+    Finding,
+    counted,
+    defined,
+    excess,
+    number,
+    percent,
+    unpooled,
+)
 from validate.schema.measurement import Interval, Measurement
 from validate.schema.verdict import Limit, NoiseFloor, Outcome
+from validate.stats import n_min, trusted, units_needed
 
-__all__ = ["MOST_UNITS", "decide", "enough", "within"]
-
-MOST_UNITS = 10**9
-"""A larger need than this is no plan: the value lies at the limit."""
-FEWEST_UNITS = 2
-"""One unit shows no spread, whatever the interval."""
+__all__ = ["decide", "enough", "within"]
 
 
 def decide(measurement: Measurement, *, limit: Limit, noise: NoiseFloor | None) -> Finding:
@@ -44,40 +49,47 @@ def decide(measurement: Measurement, *, limit: Limit, noise: NoiseFloor | None) 
 
 def within(measurement: Measurement, limit: float) -> Finding:
     """The bound rule alone, on a defined and finite value."""
+    interval = measurement.interval
+    if interval is None:
+        return _deterministic(measurement, limit)
     value = defined(measurement)
-    if measurement.interval is None:
-        if value <= limit:
+    low, high = interval.low, interval.high
+    if low is not None and low > limit:
+        return Finding(Outcome.FAIL, _exceeds(measurement, low, interval.low_level, limit), value)
+    if high is not None and math.isfinite(high) and high <= limit:
+        if trusted(interval.method, n=measurement.n, heavy=True):
             return PASSED._replace(judged=value)
+        return Finding(Outcome.INCONCLUSIVE, _untrusted(measurement, interval), value)
+    return Finding(Outcome.INCONCLUSIVE, _open(measurement, interval, limit), value)
+
+
+def _deterministic(measurement: Measurement, limit: float) -> Finding:
+    """The value itself, or where it is not exact its bounds: FAIL by the lower, PASS by the upper."""
+    value = defined(measurement)
+    few = unpooled(measurement, limit)
+    if few is not None:
+        return few
+    if not value <= limit:
         reason = f"{number(value, measurement.unit)} exceeds the limit {number(limit)}"
         return Finding(Outcome.FAIL, f"{reason} ({counted(measurement)})", value)
-    low, high = measurement.interval.low, measurement.interval.high
-    if low is not None and low > limit:
-        reason = _exceeds(measurement, low, measurement.interval.low_level, limit)
-        return Finding(Outcome.FAIL, reason, value)
-    if high is not None and math.isfinite(high) and high <= limit:
+    upper = value if measurement.upper is None else measurement.upper
+    if upper <= limit:
         return PASSED._replace(judged=value)
-    return Finding(Outcome.INCONCLUSIVE, _open(measurement, measurement.interval, limit), value)
+    reason = (
+        f"between {number(value)} and {number(upper, measurement.unit)}, which is not inside the "
+        f"limit {number(limit)} ({counted(measurement)}{_why(measurement)})"
+    )
+    return Finding(Outcome.INCONCLUSIVE, reason, value)
 
 
-def enough(measurement: Measurement, limit: float) -> int | None:
-    """Units that would bring the upper limit inside ``limit`` if the value stayed as it is.
+def enough(measurement: Measurement, interval: Interval, limit: float) -> int | None:
+    """Units that would bring the upper limit inside ``limit`` if what was seen stayed as it is.
 
-    The half-width of an interval shrinks with the square root of n; what the
-    metric itself says it needs comes on top. None where no number of units
-    would help or no estimate can be made.
+    What the metric itself says it needs comes on top. None where the value is not below the
+    limit, or no number of units can be named.
     """
-    value = defined(measurement)
-    asked = measurement.n_needed or 0
-    high = None if measurement.interval is None else measurement.interval.high
-    if not value < limit:
-        return None
-    if high is None or not math.isfinite(high):
-        asked = max(asked, FEWEST_UNITS)
-        return asked if asked > measurement.n else None
-    scaled = measurement.n * ((high - value) / (limit - value)) * ((high - value) / (limit - value))
-    if not scaled <= MOST_UNITS:
-        return None
-    return max(asked, math.ceil(scaled), measurement.n + 1)
+    found = units_needed(interval, value=defined(measurement), n=measurement.n, limit=limit)
+    return None if found is None else max(found, measurement.n_needed or 0, measurement.n + 1)
 
 
 def _exceeds(measurement: Measurement, low: float, level: float, limit: float) -> str:
@@ -95,7 +107,9 @@ def _open(measurement: Measurement, interval: Interval, limit: float) -> str:
             f"upper limit {number(interval.high, measurement.unit)} at "
             f"{percent(interval.high_level)} is not inside the limit {number(limit)}"
         )
-    needed = enough(measurement, limit)
+    if measurement.why_open is not None:
+        return f"{upper} ({counted(measurement)}{_why(measurement)})"
+    needed = enough(measurement, interval, limit)
     if needed is not None:
         more = f"about {needed} needed"
     elif defined(measurement) < limit:
@@ -105,3 +119,17 @@ def _open(measurement: Measurement, interval: Interval, limit: float) -> str:
             "the value itself is not below the limit, so more data alone will not settle it as PASS"
         )
     return f"{upper} ({counted(measurement)}; {more})"
+
+
+def _why(measurement: Measurement) -> str:
+    return f"; {measurement.why_open}" if measurement.why_open else ""
+
+
+def _untrusted(measurement: Measurement, interval: Interval) -> str:
+    """No PASS on limits that were not calibrated for so few units."""
+    least = n_min(interval.method, heavy=True)
+    need = "calibrated at no number of units" if least is None else f"about {least} needed"
+    return (
+        f"limits by '{interval.method}' are not to be believed here "
+        f"({counted(measurement)}; {need}, see golden/reports/calibration.md)"
+    )

@@ -28,6 +28,13 @@ def decide(measurement: Measurement, *, limit: Limit, noise: NoiseFloor | None) 
             f"exactly {wanted} is demanded, so {got} says nothing of cand"
         )
         return Finding(Outcome.INCONCLUSIVE, reason, value)
+    upper = value if measurement.upper is None else measurement.upper
+    if value == limit.value and upper != value:
+        why = f": {measurement.why_open}" if measurement.why_open else ""
+        reason = (
+            f"between {got} and {number(upper, measurement.unit)} ({counted(measurement)}){why}"
+        )
+        return Finding(Outcome.INCONCLUSIVE, reason, value)
     if value == limit.value:
         return PASSED._replace(judged=value)
     reason = f"{got} where exactly {wanted} is demanded ({counted(measurement)})"

@@ -39,6 +39,7 @@ def _over(measurement: Measurement, floor: float) -> Measurement:
         measurement,
         value=defined(measurement) / floor,
         unit="times the noise floor",
+        upper=None if measurement.upper is None else measurement.upper / floor,
         interval=None if interval is None else _interval_over(interval, floor),
     )
 
@@ -48,4 +49,5 @@ def _interval_over(interval: Interval, floor: float) -> Interval:
         interval,
         low=None if interval.low is None else interval.low / floor,
         high=None if interval.high is None else interval.high / floor,
+        above=tuple(unit / floor for unit in interval.above),
     )

@@ -17,8 +17,14 @@ __all__ = [
     "gravest",
     "number",
     "percent",
+    "unpooled",
     "worst_of",
 ]
+
+MIN_POOLED = 8
+"""Prompts below which a unit pooled over prompts is not held against a limit made with more of
+them. Pooling 8 of 12 like prompts measures at most sqrt(12 / 8) = 1.22 times what all 12 would;
+limits leave a factor of 2.5. The least number of units calibrated is the same."""
 
 GRAVITY = (Outcome.INCOMPARABLE, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
 """From the gravest: what cannot be compared outweighs what was found wrong."""
@@ -72,6 +78,25 @@ def defined(measurement: Measurement) -> float:
         msg = f"{measurement.metric}: an undefined value reached a rule that needs a number"
         raise ValueError(msg)
     return measurement.value
+
+
+def unpooled(measurement: Measurement, limit: float) -> Finding | None:
+    """INCONCLUSIVE for a unit pooled over too few prompts; None where it may be judged.
+
+    It may be where its value exceeds the limit so far that ``MIN_POOLED`` prompts would too, if
+    those that are missing held as much of the unit and no error at all.
+    """
+    pooled = measurement.pooled
+    if pooled is None or pooled >= MIN_POOLED:
+        return None
+    value = defined(measurement) if measurement.worst_value is None else measurement.worst_value
+    if value * pooled / MIN_POOLED > limit:
+        return None
+    reason = (
+        f"{number(value)} is pooled over {pooled} prompts, too few for a limit made with more "
+        f"(n = {pooled} prompts, {MIN_POOLED} needed)"
+    )
+    return Finding(Outcome.INCONCLUSIVE, reason, measurement.value)
 
 
 def excess(noise: NoiseFloor | None, limit: float) -> float | None:

@@ -4,7 +4,7 @@ import math
 
 from validate.errors import SuiteError
 from validate.gates import bound
-from validate.gates.outcome import PASSED, Finding, number, worst_of
+from validate.gates.outcome import PASSED, Finding, number, unpooled, worst_of
 from validate.schema.measurement import Measurement
 from validate.schema.verdict import Limit, NoiseFloor, Outcome
 
@@ -36,6 +36,9 @@ def _worst_row(measurement: Measurement, limit: float) -> Finding:
         return Finding(Outcome.INCONCLUSIVE, "the worst row was not measured")
     if not math.isfinite(worst):
         return Finding(Outcome.FAIL, f"the worst row measures {worst}, which is no finite number")
+    few = unpooled(measurement, limit)
+    if few is not None:
+        return few
     if worst <= limit:
         return PASSED
     return Finding(Outcome.FAIL, f"the worst row measures {number(worst)}, limit {number(limit)}")

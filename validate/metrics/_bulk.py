@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from validate.metrics._quartile import third_quartile
 from validate.metrics._tensors import Bulk, Key, LayerSums, scan
 from validate.metrics._unmeasured import no_tensors, not_finite, too_many_apart, undefined
 from validate.metrics._words import ratio
 from validate.schema import Levels, Measurement, Pair, Worst
-from validate.stats import mean_limits
 
 __all__ = ["measure_bulk"]
 
@@ -19,7 +19,7 @@ UNIT = "rel-L2"
 def measure_bulk(
     pair: Pair, levels: Levels, *, metric: str, group: str, what: str, pattern: str | None = None
 ) -> Measurement:
-    """Mean over prompts of the relative L2 error pooled over all tensors of a group.
+    """Third quartile over prompts of the relative L2 error pooled over all tensors of a group.
 
     Args:
         pair: Ref and cand.
@@ -30,7 +30,8 @@ def measure_bulk(
         pattern: Structure found, if any.
 
     Returns:
-        Value in units of the reference's norm; n = prompts.
+        Value in units of the reference's norm; n = prompts. The upper limit is None below 11
+        prompts at 95 % (``n_needed`` says how many); the mean is in the breakdown.
     """
     found = scan(pair)
     by_prompt = found.by_prompt.get(group, {})
@@ -47,17 +48,19 @@ def measure_bulk(
         )
     numbers = list(values.values())
     worst = list(values)[int(np.argmax(numbers))]
+    quartile = third_quartile(numbers, levels=levels)
     return Measurement(
         metric=metric,
-        value=float(np.mean(numbers)),
+        value=quartile.value,
         unit=UNIT,
         n=len(numbers),
         n_of="prompts",
-        interval=mean_limits(numbers, levels=levels),
+        interval=quartile.interval,
         worst=Worst(prompt=worst, value=values[worst]),
         worst_value=values[worst],
         pattern=pattern,
-        breakdown=breakdown,
+        breakdown={"mean": float(np.mean(numbers)), **breakdown},
+        n_needed=quartile.n_needed,
     )
 
 

@@ -26,7 +26,7 @@ def measure_heads(
         measure: Sums of one tensor to one number a head; not finite where undefined.
 
     Returns:
-        Deterministic measurement; n = heads over modes and layers.
+        Deterministic measurement; n = heads over modes and layers, each pooled over prompts.
     """
     found = scan(pair)
     layers = dict(sorted(found.outputs.items()))
@@ -54,6 +54,7 @@ def measure_heads(
         worst_value=tops[name],
         pattern=first_structure(pair, layers),
         breakdown={key.removesuffix(".out"): value for key, value in tops.items()},
+        pooled=len(found.by_prompt["out"]),
     )
 
 

@@ -10,9 +10,9 @@ from jaxtyping import Float64, Integer
 from numpy.typing import NDArray
 
 from validate.metrics._later import Later
+from validate.metrics._quartile import third_quartile
 from validate.metrics._words import ratio
-from validate.schema import Interval, Levels, Measurement, Worst
-from validate.stats import geometric_ratio, ratio_limits
+from validate.schema import Levels, Measurement, Worst
 
 __all__ = [
     "UNIT",
@@ -177,7 +177,7 @@ def measure_ways(
         extra: Further companions for the breakdown.
 
     Returns:
-        Geometric mean of the prompts' ratios with a paired t interval on the log; n = prompts;
+        Third quartile of the prompts' ratios with order-statistic limits; n = prompts;
         ``worst_value`` is the largest ratio of a unit. Undefined where an error of ref is
         exactly 0 (nothing to divide by) or an error is not finite.
     """
@@ -201,16 +201,19 @@ def measure_ways(
     ratios = [unit.cand / unit.ref for unit in compared]
     top = int(np.argmax(ratios))
     more["units exact on both sides"] = float(len(units) - len(compared))
+    quartile = third_quartile(numbers[:, 1] / numbers[:, 0], levels=levels)
     return Measurement(
         metric=metric,
-        value=geometric_ratio(numbers[:, 1], numbers[:, 0]),
+        value=quartile.value,
         unit=UNIT,
         n=len(by_prompt),
         n_of="prompts",
-        interval=ratio_limits(numbers[:, 1], numbers[:, 0], levels=levels),
+        interval=quartile.interval,
         worst=_worst(compared[top], ratios[top]),
         worst_value=ratios[top],
         breakdown=breakdown,
+        n_needed=quartile.n_needed,
+        pooled=len(by_prompt),
     )
 
 
@@ -293,8 +296,8 @@ def _compared(title: str, sums: Array, levels: Levels) -> dict[str, float]:
     made = {f"{title} {side}": float(err) for side, err in zip(SIDES, both, strict=True)}
     errors = ratio(sums[:, :2], sums[:, 2:])
     if np.isfinite(errors).all() and (errors > 0).all():
-        value = geometric_ratio(errors[:, 1], errors[:, 0])
-        limits: Interval = ratio_limits(errors[:, 1], errors[:, 0], levels=levels)
-        named = {"ratio": value, "ratio low": limits.low, "ratio high": limits.high}
+        found = third_quartile(errors[:, 1] / errors[:, 0], levels=levels)
+        limits = found.interval
+        named = {"ratio": found.value, "ratio low": limits.low, "ratio high": limits.high}
         made |= {f"{title} {key}": one for key, one in named.items() if one is not None}
     return {key: one for key, one in made.items() if math.isfinite(one)}

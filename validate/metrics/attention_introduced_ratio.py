@@ -27,7 +27,7 @@ def attention_introduced_ratio(pair: Pair, levels: Levels) -> Measurement:
         levels: Confidence levels of the interval.
 
     Returns:
-        Geometric mean over prompts with a paired t interval on the log; n = prompts;
+        Third quartile over prompts with order-statistic limits; n = prompts;
         ``worst_value`` is the largest ratio of a unit, a unit being a head of one layer and
         mode, or the worst row of one (cand's largest over ref's largest); ``breakdown`` gives
         both sides' errors, ratio and limits by layer and head. Undefined without weights or

@@ -25,7 +25,7 @@ def attention_propagated_ratio(pair: Pair, levels: Levels) -> Measurement:
         levels: Confidence levels of the interval.
 
     Returns:
-        Geometric mean over prompts with a paired t interval on the log; n = prompts;
+        Third quartile over prompts with order-statistic limits; n = prompts;
         ``worst_value`` is the largest ratio of a layer and mode, over all rows or at the worst
         row (cand's largest over ref's largest); ``breakdown`` gives both sides' errors, ratio
         and limits by layer, and by head for attention outputs. Undefined without an oracle

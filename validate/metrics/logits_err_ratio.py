@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 
 from validate.metrics._logit_rows import DECODE, FORCED, logit_rows
 from validate.metrics._logit_values import bad_logits
+from validate.metrics._quartile import third_quartile
 from validate.metrics._reason import Reason, without_value
 from validate.numerics import centred_rms, exact_sum
 from validate.schema import Levels, Measurement, Pair, Side, Worst
-from validate.stats import geometric_ratio, ratio_limits
+from validate.stats import geometric_ratio
 
 __all__ = ["logits_err_ratio"]
 
 NAME = "logits.err_ratio"
-MIN_PROMPTS = 2
 
 
 class _Place(NamedTuple):
@@ -44,7 +44,7 @@ class _Errors(NamedTuple):
 
 
 def logits_err_ratio(pair: Pair, levels: Levels) -> Measurement:
-    """Geometric mean over prompts of RMS error of cand over RMS error of ref, against the oracle.
+    """Third quartile over prompts of RMS error of cand over RMS error of ref, against the oracle.
 
     At 1 cand is as near to the truth as ref is. A prompt's error is the root mean square over its
     prefill rows and, where captured, its decode rows. The error of a row is the root mean square
@@ -57,7 +57,8 @@ def logits_err_ratio(pair: Pair, levels: Levels) -> Measurement:
         levels: Levels of the two limits.
 
     Returns:
-        Measurement as a ratio, ``n`` = prompts, with paired t limits on the log. ``worst_value`` is the
+        Measurement as a ratio, ``n`` = prompts, with order-statistic limits; the geometric mean
+        is in the breakdown. ``worst_value`` is the
         worst row: its cand error over the largest of its own ref error, the
         prompt's ref RMS and the median prompt's ref RMS, so that a row or prompt where ref is
         right by luck does not count against cand. Undefined without an oracle, when a logit of any of the
@@ -65,30 +66,34 @@ def logits_err_ratio(pair: Pair, levels: Levels) -> Measurement:
         ref or cand equals the oracle exactly on a prompt.
 
     Source:
-        ``validate.numerics.centred_rms`` and ``validate.stats.ratio_limits``.
+        ``validate.numerics.centred_rms`` and ``validate.stats.quantile_limits``.
     """
     found = _measure(pair)
     if isinstance(found, Reason):
         return without_value(NAME, found, unit="ratio", n_of="prompts")
     above, below = [one.cand_rms for one in found], [one.ref_rms for one in found]
     ratios = np.array(above) / np.array(below)
+    quartile = third_quartile(ratios, levels=levels)
+    mean = geometric_ratio(above, below)
     worst = _worst(found)
     return Measurement(
         metric=NAME,
-        value=geometric_ratio(above, below),
+        value=quartile.value,
         unit="ratio",
         n=len(found),
         n_of="prompts",
-        interval=ratio_limits(above, below, levels=levels),
+        interval=quartile.interval,
         worst=worst,
         worst_value=worst.value,
         breakdown={
+            **({} if mean is None else {"geometric mean": mean}),
             "prompt.p50": float(np.median(ratios)),
             "prompt.max": float(ratios.max()),
             "ref_rms": exact_sum(below) / len(below),
             "cand_rms": exact_sum(above) / len(above),
         },
-        n_needed=MIN_PROMPTS if len(found) < MIN_PROMPTS else None,
+        n_needed=quartile.n_needed,
+        pooled=len(found),
     )
 
 

@@ -6,32 +6,34 @@ from validate.metrics._logit_rows import logit_rows
 from validate.metrics._reason import Reason, without_value
 from validate.numerics import exact_mean
 from validate.schema import Levels, Measurement, Pair, Worst
-from validate.stats import abs_mean_limits
+from validate.stats import abs_median, abs_median_limits, quantile_n_min
 
 __all__ = ["nll_delta"]
 
 NAME = "logits.nll_delta"
-MIN_PROMPTS = 2
+MEDIAN = 0.5
 
 
 def nll_delta(pair: Pair, levels: Levels) -> Measurement:
-    """Absolute mean over prompts of the mean of nll_cand - nll_ref over the prompt's tokens.
+    """Absolute median over prompts of the mean of nll_cand - nll_ref over the prompt's tokens.
 
     A systematic shift in what the model knows. Errors of either sign at single tokens
-    cancel here, so it stands beside the KL gates, not instead of them.
+    cancel here, so it stands beside the KL gates, not instead of them. The median, because
+    differences of clean pairs have tails so heavy and skewed that no limit of their
+    mean keeps a small level; its limits are those of two sign tests and keep every level.
 
     Args:
         pair: Both sides' logits.
         levels: Levels of the two limits.
 
     Returns:
-        Measurement in nats per token, ``n`` = prompts of two tokens or more; the signed mean is in the
-        breakdown. Both limits are None for one prompt. Undefined when a logit is not finite,
+        Measurement in nats per token, ``n`` = prompts of two tokens or more; the signed median and
+        mean are in the breakdown. The upper limit is None below 5 prompts at 95 %. Undefined when a logit is not finite,
         when tensors, shapes or positions differ, when both sides mask a token that
         the prompt holds, or without any target.
 
     Source:
-        ``validate.numerics.row_statistics`` and ``validate.stats.abs_mean_limits``.
+        ``validate.numerics.row_statistics`` and ``validate.stats.abs_median_limits``.
     """
     rows = logit_rows(pair)
     kept = [part for part in rows.forced if part.nll_delta is not None]
@@ -44,16 +46,16 @@ def nll_delta(pair: Pair, levels: Levels) -> Measurement:
         reason = Reason(f"both sides mask (-inf) a token that prompt {prompt} holds")
     if reason is not None:
         return without_value(NAME, reason, unit="nats", n_of="prompts")
-    mean = exact_mean(deltas)
     base = exact_mean(part.nll_ref for part in kept if part.nll_ref is not None)
+    needed = quantile_n_min(MEDIAN, levels.high)
     worst = int(np.argmax(np.abs(deltas)))
     return Measurement(
         metric=NAME,
-        value=None if mean is None else abs(mean),
+        value=abs_median(deltas),
         unit="nats",
         n=len(kept),
         n_of="prompts",
-        interval=abs_mean_limits(deltas, levels=levels),
+        interval=abs_median_limits(deltas, levels=levels),
         worst=Worst(
             prompt=kept[worst].prompt,
             place=f"logits, mean over {kept[worst].targets} tokens",
@@ -61,7 +63,7 @@ def nll_delta(pair: Pair, levels: Levels) -> Measurement:
         ),
         worst_value=float(np.abs(deltas[worst])),
         breakdown=_breakdown(pair, [part.prompt for part in kept], deltas, base),
-        n_needed=MIN_PROMPTS if len(kept) < MIN_PROMPTS else None,
+        n_needed=needed if len(kept) < needed else None,
     )
 
 
@@ -72,7 +74,7 @@ def _breakdown(
     base: float | None,
 ) -> dict[str, float]:
     mean = exact_mean(deltas)
-    shown = {"signed": mean, "nll_ref": base}
+    shown = {"signed": float(np.median(deltas)), "mean": mean, "nll_ref": base}
     if mean is not None and base is not None:
         shown |= {"nll_cand": base + mean, "ppl_ratio": float(np.exp(mean))}
     tags = sorted({tag for prompt in prompts for tag in pair.ref.prompts[prompt].tags})

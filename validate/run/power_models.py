@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from validate.schema.measurement import Interval, Levels, Measurement
 from validate.stats import (
-    abs_mean_limits,
-    geometric_ratio,
-    mean_limits,
+    abs_median,
+    abs_median_limits,
     poisson_rate_limits,
     proportion_limits,
     quantile,
     quantile_limits,
-    ratio_limits as paired_ratio_limits,
 )
 
 __all__ = ["MODELS", "Array", "Model", "differs", "measurement_of"]
@@ -62,18 +60,6 @@ def _mean(values: Array) -> float:
     return float(np.mean(values))
 
 
-def _abs_mean(values: Array) -> float:
-    return abs(float(np.mean(values)))
-
-
-def _geometric(values: Array) -> float | None:
-    return geometric_ratio(values, np.ones(values.size))
-
-
-def _ratio(values: Array, *, levels: Levels) -> Interval:
-    return paired_ratio_limits(values, np.ones(values.size), levels=levels)
-
-
 def _share(values: Array, *, levels: Levels) -> Interval:
     return proportion_limits(int(np.count_nonzero(values)), values.size, levels=levels)
 
@@ -92,21 +78,20 @@ def _quantile(q: float) -> Model:
     return Model(value=partial(quantile, q=q), limits=partial(quantile_limits, q=q))
 
 
-_MEAN = Model(value=_mean, limits=mean_limits)
 _SHARE = Model(value=_mean, limits=_share)
-_RATIO = Model(value=_geometric, limits=_ratio)
+_QUARTILE = _quantile(0.75)
 
 MODELS: Mapping[str, Model] = {
-    "attention.rel_l2": _MEAN,
-    "attention.hidden_rel_l2": _MEAN,
-    "attention.introduced_ratio": _RATIO,
-    "attention.propagated_ratio": _RATIO,
+    "attention.rel_l2": _QUARTILE,
+    "attention.hidden_rel_l2": _QUARTILE,
+    "attention.introduced_ratio": _QUARTILE,
+    "attention.propagated_ratio": _QUARTILE,
     "logits.kl_p50": _quantile(0.5),
     "logits.kl_p90": _quantile(0.9),
     "logits.nll_delta": Model(
-        value=_abs_mean, limits=abs_mean_limits, of_prompt=_signed, signed=True
+        value=abs_median, limits=abs_median_limits, of_prompt=_signed, signed=True
     ),
-    "logits.err_ratio": _RATIO,
+    "logits.err_ratio": _QUARTILE,
     "logits.kl_exceed_rate": _SHARE,
     "logits.flip_rate": _SHARE,
     "greedy.unexplained_rate": _SHARE,
@@ -141,6 +126,7 @@ def measurement_of(
         why_undefined="no prompts" if value is None else None,
         interval=model.limits(values, levels=levels),
         worst_value=worst,
+        pooled=None if like.pooled is None else int(values.size),
     )
 
 

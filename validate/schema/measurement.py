@@ -30,7 +30,13 @@ class Interval:
     """Upper limit at ``high_level``; None where the data cannot give one."""
     high_level: float
     method: str
-    """How it was computed, e.g. ``order statistic``, ``paired t on the log``."""
+    """How it was computed, e.g. ``order statistic``, ``paired t on the log``; a gate PASSes on
+    calibrated methods alone."""
+    q: float | None = None
+    """Which quantile the limits are of; None: of none."""
+    above: tuple[float, ...] = ()
+    """Units above the measured quantile, ascending: how many lie beyond a limit tells a gate how
+    many units would do. Empty where ``q`` is None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +79,14 @@ class Measurement:
     """Named companions shown beside the value (p50, p99, max, per layer), never gated."""
     n_needed: int | None = None
     """Units that would be enough for the interval asked for; None when enough or unknown."""
+    upper: float | None = None
+    """Where captures allow no exact value (top-k logits) ``value`` is its lower bound and this the
+    upper one, infinite where there is none. None: the value is exact."""
+    why_open: str | None = None
+    """Why an upper bound is missing, and what to capture for one."""
+    pooled: int | None = None
+    """Prompts pooled into each unit of a value without an interval; None: a unit lies in one
+    prompt, so that fewer prompts can only measure less."""
 
     def __post_init__(self) -> None:
         """Refuse a number without data and data without a number."""

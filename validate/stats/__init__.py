@@ -40,8 +40,15 @@ from validate.stats.power_mean import (
     power_mean_t,
     power_ratio_t,
 )
+from validate.stats.projected import units_for_mean, units_for_rate, units_for_share, units_needed
 from validate.stats.proportion import proportion_limits
-from validate.stats.quantile import quantile, quantile_limits, quantile_n_min
+from validate.stats.quantile import (
+    abs_median,
+    abs_median_limits,
+    quantile,
+    quantile_limits,
+    quantile_n_min,
+)
 from validate.stats.ratio import geometric_ratio, ratio_limits
 from validate.stats.result import Alternative, SignificanceTest
 from validate.stats.survival import (
@@ -65,6 +72,8 @@ __all__ = [
     "Survival",
     "TailDiagnostic",
     "abs_mean_limits",
+    "abs_median",
+    "abs_median_limits",
     "bernstein_limits",
     "betting_limits",
     "binomial_test",
@@ -122,5 +131,9 @@ __all__ = [
     "tail_diagnostic",
     "trusted",
     "uniformity_test",
+    "units_for_mean",
+    "units_for_rate",
+    "units_for_share",
+    "units_needed",
     "weighted_bonferroni",
 ]

@@ -24,10 +24,15 @@ N_MIN: Mapping[str, Mapping[str, int | None]] = {
 
 _ALIASES: Mapping[str, str] = {
     "t on the absolute mean": "t",
+    "t on the absolute mean, tail-checked": "t, tail-checked",
     "paired t on the log": "t on the log",
     "clustered t on the ratio": "clustered t",
+    "order statistic on the absolute median": "order statistic",
+    "paired hazard ratio": "Clopper-Pearson",
+    "exact Poisson": "Clopper-Pearson",
 }
-"""``Interval.method`` as the estimators write it, where it is not a row of the table."""
+"""``Interval.method`` as the estimators write it, where it is not a row of the table. Exact Poisson
+limits (Garwood) are the limit of Clopper-Pearson ones for many tokens of small risk each."""
 
 _EXACT = frozenset({"order statistic", "Clopper-Pearson", "empirical Bernstein", "betting"})
 """Methods whose level is proven at every n and for every law: no n_min of their own."""

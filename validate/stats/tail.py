@@ -76,7 +76,7 @@ def tail_checked(interval: Interval, values: Numbers) -> Interval:
         values: One number per unit, from which they were computed.
 
     Returns:
-        The interval, its method saying what was withheld and why.
+        The interval, its method saying that the tail was looked at, or what was withheld and why.
 
     Raises:
         InputError: A value is not finite.
@@ -99,7 +99,7 @@ def tail_checked(interval: Interval, values: Numbers) -> Interval:
     """
     found = tail_diagnostic(values)
     if not found.fires:
-        return interval
+        return replace(interval, method=f"{interval.method}, tail-checked")
     if found.skewness is None:
         method = f"{interval.method} (limits withheld: {found.n} units without a shape)"
         return replace(interval, low=None, high=None, method=method)

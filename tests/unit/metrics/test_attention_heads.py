@@ -32,6 +32,7 @@ def test_worst_head_is_pooled_over_prompts_and_named():
 
     assert m.value == 0.5
     assert (m.n, m.n_of, m.interval) == (2, "heads over modes and layers", None)
+    assert m.pooled == len(REF)
     assert m.worst is not None
     assert m.worst.place == "prefill.kda.0.out head 1"
     assert m.breakdown == {"prefill.kda.0": 0.5}

@@ -30,26 +30,48 @@ CAND = {
 }
 
 
-def test_value_is_the_mean_of_pooled_prompt_errors():
+def test_rows_are_pooled_by_prompt():
+    """Of two prompts the third quartile is the greater."""
     m = attention_rel_l2(make_pair(REF, CAND), LEVELS)
 
-    assert m.value is not None
-    assert_measured(m.value, (math.sqrt(0.05) + 0.5) / 2, atol=0, rtol=1e-12)
+    assert_measured(m.value, 0.5, atol=0, rtol=1e-12)
+    assert_measured(m.breakdown["mean"], (math.sqrt(0.05) + 0.5) / 2, atol=0, rtol=1e-12)
     assert (m.metric, m.unit, m.n, m.n_of) == ("attention.rel_l2", "rel-L2", 2, "prompts")
     assert m.worst is not None
     assert m.worst.prompt == "p-1"
     assert m.worst_value == 0.5
+    assert m.n_needed == 11
 
 
-def test_interval_is_students_t_over_prompts():
-    m = attention_rel_l2(make_pair(REF, CAND), LEVELS)
+def ladder(prompts: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Prompt i of n is off by (i + 1) / 16 of its norm."""
+    sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    for i in range(prompts):
+        for side, value in zip(sides, (16.0, 17.0 + i), strict=True):
+            side[f"p-{i:02d}"] = prefill({"mla.1.out": [[[value]]]})
+    return sides
 
-    # Two prompts: mean -+ t(1 df) * |a - b| / 2; t(0.99) = 31.8205, t(0.95) = 6.31375 (tables).
-    mean, half = (math.sqrt(0.05) + 0.5) / 2, (0.5 - math.sqrt(0.05)) / 2
+
+def test_value_and_limits_are_order_statistics_over_prompts():
+    """Rank 9 of 12. B(12, 3/4): P(<= 11) = 0.968, P(>= 5) = 0.9972, P(>= 6) = 0.986 (SciPy)."""
+    m = attention_rel_l2(make_pair(*ladder(12)), LEVELS)
+
+    assert m.value == 9 / 16
     assert m.interval is not None
-    assert_measured(m.interval.low, mean - 31.8205159538 * half, atol=0, rtol=1e-9)
-    assert_measured(m.interval.high, mean + 6.3137515147 * half, atol=0, rtol=1e-9)
+    assert (m.interval.low, m.interval.high) == (5 / 16, 12 / 16)
     assert (m.interval.low_level, m.interval.high_level) == (0.99, 0.95)
+    assert m.interval.method == "order statistic"
+    assert m.n_needed is None
+
+
+def test_ten_prompts_have_no_upper_limit():
+    """0.75^10 > 0.05 > 0.75^11."""
+    ten, eleven = (attention_rel_l2(make_pair(*ladder(n)), LEVELS) for n in (10, 11))
+
+    assert ten.interval is not None
+    assert eleven.interval is not None
+    assert (ten.interval.high, ten.n_needed) == (None, 11)
+    assert (eleven.interval.high, eleven.n_needed) == (11 / 16, None)
 
 
 def test_breakdown_by_mode_and_layer():
@@ -82,7 +104,7 @@ def test_hidden_states_are_measured_apart_from_outputs():
 
 
 def test_equal_sides_measure_exactly_zero():
-    held = {f"p-{i}": drawn(seed=i) for i in range(3)}
+    held = {f"p-{i}": drawn(seed=i) for i in range(11)}
 
     for metric in (attention_rel_l2, attention_hidden_rel_l2):
         m = metric(make_pair(held, held), LEVELS)

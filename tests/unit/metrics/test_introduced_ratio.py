@@ -86,22 +86,34 @@ CAND = {
 }
 
 
-def test_introduced_is_the_geometric_mean_of_ratios_on_own_inputs():
+def test_introduced_is_the_third_quartile_of_ratios_on_own_inputs():
     m = introduced(REF, CAND)
 
     assert m.value is not None
-    assert_measured(m.value, 4.0, atol=0, rtol=1e-12)  # sqrt(2 * 8)
+    assert_measured(m.value, 8.0, atol=0, rtol=1e-12)  # of 2 and 8
     assert (m.unit, m.n, m.n_of) == ("err(cand) / err(ref)", 2, "prompts")
+    assert m.n_needed == 11
 
 
-def test_introduced_interval_is_paired_on_the_log():
-    m = introduced(REF, CAND)
+def test_value_and_limits_are_order_statistics_of_the_prompts_ratios():
+    """Truth 2; ref off by 1/8, cand by (i + 1)/8. Ranks 9, 5 and 12 of 12, as in test_attention_rel_l2."""
+    ways = Ways()
+    for i in range(12):
+        sides = [(np.full((1, 1, 1), 2.0 + off / 8), np.full((1, 1, 1), 2.0)) for off in (1, i + 1)]
+        add_errors(
+            ways, "prefill.kda.0.out", prompt=f"p-{i}", positions=np.arange(1),
+            ref=sides[0], cand=sides[1],
+        )  # fmt: skip
+    m = measure_ways("attention.introduced_ratio", ways, LEVELS, shown={"": ways}, extra={})
 
-    # Logs ln 2 and ln 8: mean ln 4, standard error ln 2; t(0.95, 1 df) = 6.313752 (table).
     assert m.interval is not None
-    assert m.interval.high is not None
-    assert_measured(m.interval.high, 4 * 2**6.3137515147, atol=0, rtol=1e-9)
-    assert "paired t on the log" in m.interval.method
+    assert_measured(
+        [m.value, m.interval.low, m.interval.high], [9.0, 5.0, 12.0], atol=0, rtol=1e-12
+    )
+    assert m.interval.method == "order statistic"
+    assert (m.n_needed, m.pooled) == (None, 12)
+    shown = [m.breakdown[f"prefill.kda.0 {key}"] for key in ("ratio", "ratio low", "ratio high")]
+    assert_measured(shown, [9.0, 5.0, 12.0], atol=0, rtol=1e-12)
 
 
 def test_introduced_worst_unit_and_breakdown():
@@ -118,8 +130,8 @@ def test_introduced_worst_unit_and_breakdown():
     assert m.worst.detail == "error of ref 1, of cand 8"
     assert_measured(m.breakdown["prefill.kda.0 ref"], 0.1, atol=0, rtol=1e-12)
     assert_measured(m.breakdown["prefill.kda.0 cand"], 0.4, atol=0, rtol=1e-12)
-    assert_measured(m.breakdown["prefill.kda.0 ratio"], 4.0, atol=0, rtol=1e-12)
-    assert m.breakdown["prefill.kda.0 ratio high"] > 4.0 > m.breakdown["prefill.kda.0 ratio low"]
+    assert_measured(m.breakdown["prefill.kda.0 ratio"], 8.0, atol=0, rtol=1e-12)
+    assert "prefill.kda.0 ratio high" not in m.breakdown
 
 
 def test_a_single_wrong_head_is_the_worst_unit():
@@ -151,13 +163,15 @@ def test_swapped_sides_invert_the_ratio():
     m = introduced(CAND, REF)
 
     assert m.value is not None
-    assert_measured(m.value, 0.25, atol=0, rtol=1e-12)
+    assert_measured(m.value, 0.5, atol=0, rtol=1e-12)  # of 1/2 and 1/8
 
 
 def test_equal_sides_give_exactly_one():
-    m = introduced(REF, REF)
+    """Exactly, so that A/A passes at any number of prompts that has limits."""
+    many = {f"{prompt}-{i}": held for i in range(6) for prompt, held in REF.items()}
+    m = introduced(many, many)
 
-    assert (m.value, m.worst_value) == (1.0, 1.0)
+    assert (m.value, m.worst_value, m.n) == (1.0, 1.0, 12)
     assert m.interval is not None
     assert (m.interval.low, m.interval.high) == (1.0, 1.0)
 
@@ -290,7 +304,7 @@ def test_real_oracle_finds_equal_noise_equal_in_every_mode_and_layer():
     m = attention_introduced_ratio(real_pair(), LEVELS)
 
     assert m.value is not None
-    assert 0.7 < m.value < 1.4
+    assert 0.7 < m.value < 1.6  # the greatest of three
     for place in ("prefill.kda.0", "decode.mla.1", "decode.kda.2"):
         # Multiplicative noise of 0.004 is a relative error of 0.004: seven rows of 12 values.
         assert 0.002 < m.breakdown[f"{place} ref"] < 0.006

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from tests.fakes import make_pair, with_positions
 from tests.logit_cases import LEVELS, NONFINITE, UNPAIRED, assert_why
@@ -31,23 +30,29 @@ def triple(ref_sizes, cand_sizes, **settings):
     return make_pair(*sides, oracle=with_positions(dict.fromkeys(prompts, ORACLE)), **settings)
 
 
-def test_geometric_mean_of_prompt_ratios():
+def test_third_quartile_of_prompt_ratios():
     """RMS over rows: ref sqrt((3^2 + 4^2)/2) = 5/sqrt 2, cand 10/sqrt 2: ratio 2; then 1/2 and 4."""
-    pair = triple([(3, 4), (1, 1), (1, 1)], [(6, 8), (0.5, 0.5), (4, 4)])
+    pair = triple([(3, 4), (1, 1), (1, 1), (1, 1)], [(6, 8), (0.5, 0.5), (4, 4), (0.25, 0.25)])
     found = logits_err_ratio(pair, LEVELS)
 
-    assert_measured(found.value, 4 ** (1 / 3), atol=0, rtol=1e-12)
-    logs = np.log([2.0, 0.5, 4.0])
-    low, high = (
-        math.exp(logs.mean() + sign * scipy.stats.t.ppf(level, 2) * scipy.stats.sem(logs))
-        for sign, level in ((-1, 0.99), (1, 0.95))
-    )
-    assert found.interval is not None
-    assert_measured([found.interval.low, found.interval.high], [low, high], atol=0, rtol=1e-9)
-    assert (found.unit, found.n, found.n_of) == ("ratio", 3, "prompts")
-    assert found.n_needed is None
+    assert_measured(found.value, 2.0, atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["geometric mean"], 1.0, atol=0, rtol=1e-12)
+    assert (found.unit, found.n, found.n_of) == ("ratio", 4, "prompts")
+    assert (found.n_needed, found.pooled) == (11, 4)
     assert_measured(found.breakdown["prompt.max"], 4.0, atol=0, rtol=1e-12)
-    assert_measured(found.breakdown["prompt.p50"], 2.0, atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["prompt.p50"], 1.25, atol=0, rtol=1e-12)
+
+
+def test_limits_are_order_statistics():
+    """Ratios 1 to 12: ranks 9, 5 and 12, as in test_attention_rel_l2."""
+    sizes = [(i + 1.0, i + 1.0) for i in range(12)]
+    found = logits_err_ratio(triple([(1, 1)] * 12, sizes), LEVELS)
+
+    assert found.interval is not None
+    assert_measured(
+        [found.value, found.interval.low, found.interval.high], [9, 5, 12], atol=0, rtol=1e-12
+    )
+    assert found.n_needed is None
 
 
 def test_pooled_over_rows_by_squares():
@@ -129,7 +134,8 @@ def test_a_lucky_row_of_ref_is_not_held_against_cand():
 
 
 def test_equal_sides_measure_exactly_one():
-    found = logits_err_ratio(triple([(3, 4), (1, 2)], [(3, 4), (1, 2)]), LEVELS)
+    sizes = [(3, 4), (1, 2)] * 6
+    found = logits_err_ratio(triple(sizes, sizes), LEVELS)
 
     assert (found.value, found.worst_value) == (1.0, 1.0)
     assert found.interval is not None
@@ -164,7 +170,7 @@ def test_one_prompt_has_no_limits():
 
     assert found.interval is not None
     assert found.interval.high is None
-    assert found.n_needed == 2
+    assert found.n_needed == 11
 
 
 def test_no_oracle():

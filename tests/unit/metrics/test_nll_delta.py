@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from tests.fakes import make_pair, make_prompt, with_positions
 from tests.logit_cases import EVEN, LEVELS, NONFINITE, UNPAIRED, assert_why
@@ -41,26 +40,45 @@ SHARES = {"p-0": (0.4, 0.3), "p-1": (0.6,), "p-2": (0.2, 0.6, 0.4)}
 """Cand is worse on two prompts and better on one."""
 
 
-def test_mean_of_prompt_means():
+def test_median_of_prompt_means():
     found = nll_delta(target_pair(SHARES), LEVELS)
 
     deltas = [delta(*given) for given in SHARES.values()]
-    assert_measured(found.value, np.mean(deltas), atol=0, rtol=1e-12)
-    assert_measured(found.breakdown["signed"], np.mean(deltas), atol=0, rtol=1e-12)
+    assert_measured(found.value, sorted(deltas)[1], atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["signed"], sorted(deltas)[1], atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["mean"], np.mean(deltas), atol=0, rtol=1e-12)
     assert (found.unit, found.n, found.n_of) == ("nats", 3, "prompts")
 
 
-def test_limits_are_t_limits_of_the_prompt_means():
-    """By SciPy; the lower one shares its risk of 1 % between the two directions."""
-    shares = {f"p-{i}": (0.7 + 0.01 * i, 0.8) for i in range(6)} | {"p-0": (0.45, 0.5)}
+def test_limits_are_those_of_two_sign_tests():
+    """Twelve prompts. B(12, 1/2): P(>= 10) = 0.0193, P(>= 9) = 0.073: rank 10 from either end for
+    95 %; P(<= 1) = 0.0032 <= 0.005 < P(<= 2) = 0.0193: rank 2 for the half of 1 %.
+    """
+    shares = {f"p-{i:02d}": (0.48 - 0.01 * i,) for i in range(11)} | {"p-11": (0.99,)}
     found = nll_delta(target_pair(shares), LEVELS)
 
-    deltas = np.array([delta(*given) for given in shares.values()])
-    error = scipy.stats.sem(deltas)
+    ordered = sorted(delta(*given) for given in shares.values())
     assert found.interval is not None
-    high = -deltas.mean() + scipy.stats.t.ppf(0.95, 5) * error
-    low = -deltas.mean() - scipy.stats.t.ppf(0.995, 5) * error
-    assert_measured([found.interval.low, found.interval.high], [low, high], atol=0, rtol=1e-9)
+    assert_measured(found.value, (ordered[5] + ordered[6]) / 2, atol=0, rtol=1e-12)
+    assert_measured(
+        [found.interval.low, found.interval.high], [ordered[1], ordered[9]], atol=0, rtol=1e-12
+    )
+    assert found.interval.method == "order statistic on the absolute median"
+
+
+def test_one_prompt_far_off_moves_no_limit():
+    """What made limits of the mean untrue: a tail, on either side."""
+    shares = {f"p-{i:02d}": (0.48 - 0.01 * i,) for i in range(12)}
+    far = shares | {"p-11": (1e-12,)}
+    near, off = (nll_delta(target_pair(given), LEVELS) for given in (shares, far))
+
+    assert near.interval is not None
+    assert off.interval is not None
+    assert (near.value, near.interval.low, near.interval.high) == (
+        off.value,
+        off.interval.low,
+        off.interval.high,
+    )
 
 
 def test_a_better_candidate_is_a_difference_too():
@@ -109,7 +127,7 @@ def test_the_next_token_is_the_target():
 
 def test_equal_sides_measure_exactly_zero():
     logits = np.random.default_rng(1).normal(size=(5, 9))
-    tensors = with_positions({"p-0": logits, "p-1": logits[1:]})
+    tensors = with_positions({f"p-{i}": logits[i % 2 :] for i in range(9)})
     found = nll_delta(make_pair(tensors, tensors), LEVELS)
 
     assert found.value == 0.0
@@ -123,7 +141,7 @@ def test_one_prompt_has_no_limits():
     assert_measured(found.value, delta(0.4), atol=0, rtol=1e-12)
     assert found.interval is not None
     assert (found.interval.low, found.interval.high) == (None, None)
-    assert found.n_needed == 2
+    assert found.n_needed == 5
 
 
 def test_one_token_prompts_do_not_count():

@@ -110,7 +110,7 @@ def bounded(pair: Pair, levels: Levels) -> Measurement:
             low_level=levels.low,
             high=1.1 * value,
             high_level=levels.high,
-            method="fake",
+            method="order statistic",
         ),
     )
 

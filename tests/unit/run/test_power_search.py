@@ -180,7 +180,7 @@ def test_interpolation_is_exact_where_the_law_is_a_power_and_at_the_sizes_measur
 
 def test_model_that_is_not_the_metric_s_is_noticed() -> None:
     made = case("attention.rel_l2", [[1.0, 2.0, 4.0]]).like[0]
-    other = case("logits.err_ratio", [[1.0, 2.0, 4.0]]).like[0]
+    other = case("logits.kl_p50", [[1.0, 2.0, 4.0]]).like[0]
 
     assert differs(made, made) is None
     assert "value" in str(differs(made, other))

@@ -66,7 +66,11 @@ class TestChecked:
         x = np.random.default_rng(1).normal(size=64)
         given = mean_limits(x, levels=LEVELS)
 
-        assert tail_checked(given, x) == given
+        found = tail_checked(given, x)
+
+        assert (found.low, found.high) == (given.low, given.high)
+        assert found.method == "t, tail-checked"
+        assert n_min(found.method, heavy=True) == 32
 
     def test_a_tail_up_withholds_the_upper_limit_alone(self):
         x = [0.1] * 30 + [9.0]
