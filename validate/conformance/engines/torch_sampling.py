@@ -118,7 +118,8 @@ def invert(weights: Tensor, uniforms: Tensor) -> Tensor:
 
 def coins(seeds: Tensor, step: int) -> Tensor:
     """A coin a row from (seed, step) alone, by splitmix64; rows of seed -1 from the global state."""
-    state = (seeds + (step + 1) * _MIX[0]) * _MIX[2]
+    jump = ((step + 1) * _MIX[0] + (1 << 63)) % (1 << 64) - (1 << 63)  # wrapped to 64 bits
+    state = (seeds + jump) * _MIX[2]
     for shift, factor in ((30, _MIX[1]), (27, _MIX[2])):
         state = (state ^ ((state >> shift) & ((1 << (64 - shift)) - 1))) * factor
     state = state ^ ((state >> 31) & ((1 << 33) - 1))
