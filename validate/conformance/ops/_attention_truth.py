@@ -43,6 +43,8 @@ U_ACC = 2.0**-22
 """Roundoff of the accumulator: float32 with the truncation of matrix units (2 bits lost)."""
 _EXP = 8
 """Roundings of an exponential and its argument, in units of U_ACC."""
+_HALF_SMALLEST = {"float8_e4m3fn": 2.0**-10, "float8_e4m3fnuz": 2.0**-11, "float16": 2.0**-25}
+"""Half the smallest subnormal; bfloat16 and float32 reach so low that it never counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,8 @@ class Precision:
 
     out: float
     """Of the output format."""
+    out_floor: float
+    """Half the smallest subnormal of the output format."""
     weights: float
     """Of the format that softmax weights are rounded to before the second product."""
     floor: float
@@ -80,11 +84,11 @@ def precision_of(operand: str, out: str) -> Precision:
 
     A float8 operand may meet weights rounded to float8 too (as in float8 flash attention).
     """
-    floors = {"float8_e4m3fn": 2.0**-10, "float8_e4m3fnuz": 2.0**-11, "float16": 2.0**-25}
     return Precision(
         out=unit_roundoff(out),
+        out_floor=_HALF_SMALLEST.get(out, 0.0),
         weights=unit_roundoff(operand),
-        floor=floors.get(operand, 0.0),
+        floor=_HALF_SMALLEST.get(operand, 0.0),
         operand=0.0,
     )
 
@@ -175,6 +179,7 @@ def _with_limits(
     pe = p * e
     element = (
         precision.out * flat
+        + precision.out_floor
         + weight * (p @ size)
         + pe @ size
         + pe.sum(-1, keepdims=True) * flat
@@ -184,7 +189,7 @@ def _with_limits(
     u2 = (precision.weights**2 + precision.operand**2) / 3
     p2s = p2 * sigma2
     variance = (
-        (precision.out * flat) ** 2 / 3
+        ((precision.out * flat) ** 2 + precision.out_floor**2) / 3
         + u2 * (p2 @ square_v + p2.sum(-1, keepdims=True) * flat**2)
         + 2 * (p2s @ square_v + p2s.sum(-1, keepdims=True) * flat**2)
         + ((np.sqrt(keys) + _EXP) * U_ACC * (p @ size)) ** 2

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from validate.conformance.ops._attention_judge import CLAUSES, differing, judge, under
-from validate.conformance.ops._attention_truth import U_ACC, Truth, rows_of
+from validate.conformance.ops._attention_truth import U_ACC, Truth, precision_of, rows_of
 from validate.conformance.ops._decode_cases import HEADS
 from validate.conformance.records import (
     Axis,
@@ -22,7 +22,7 @@ from validate.conformance.records import (
     OutputSpec,
     Settings,
 )
-from validate.numerics import dtype_of, to_float64, unit_roundoff
+from validate.numerics import dtype_of, to_float64
 from validate.oracle import Partial, lse_merge as oracle_merge
 
 __all__ = ["OPERATION"]
@@ -139,7 +139,7 @@ def _build(p: Point, fill: str) -> Case:
     return Case(id=name, axes=axes, inputs={"outs": outs, "lses": lses})
 
 
-def _truth(outs: np.ndarray, lses: np.ndarray, u_out: float) -> Truth:
+def _truth(outs: np.ndarray, lses: np.ndarray, dtype: str) -> Truth:
     """Oracle and limits: one rounding of the result, a few of each weight, P of the sum.
 
     A weight ``e^(lse_i - lse)`` is off by ``(|lse_i| + |lse| + 8) u_acc``: the difference is
@@ -155,8 +155,9 @@ def _truth(outs: np.ndarray, lses: np.ndarray, u_out: float) -> Truth:
     share = weight * slack
     flat = np.abs(merged.out)
     summed = np.einsum("prh,prhd->rhd", share, size) + share.sum(axis=0)[..., None] * flat
-    element = u_out * flat + summed
-    variance = (u_out * flat) ** 2 / 3 + summed**2
+    rounding = precision_of(dtype, dtype)
+    element = rounding.out * flat + rounding.out_floor + summed
+    variance = ((rounding.out * flat) ** 2 + rounding.out_floor**2) / 3 + summed**2
     lse_limit = share.sum(axis=0) + 2 * U_ACC * np.abs(whole)
     return Truth(
         out=merged.out, lse=merged.lse, element=element, variance=variance, lse_limit=lse_limit
@@ -177,7 +178,7 @@ def _check(case: Case, call: Call, settings: Settings) -> tuple[Breach, ...]:
     base = call(inputs)
     sick = np.isnan(lses).any(axis=0)
     found = _nan(base, sick)
-    truth = _truth(outs, np.where(sick[None], 0.0, lses), unit_roundoff(inputs["outs"].dtype.name))
+    truth = _truth(outs, np.where(sick[None], 0.0, lses), inputs["outs"].dtype.name)
     found += judge(*_healthy(base, truth, sick), truth)
     if found:
         return found  # relations between wrong results say nothing more
