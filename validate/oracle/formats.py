@@ -31,7 +31,7 @@ __all__ = [
 
 Float8 = Literal["float8_e4m3fn", "float8_e4m3fnuz"]
 Overflow = Literal["saturate", "nan"]
-"""What a finite value beyond the largest gives: the largest, or NaN (as ``torch`` casts)."""
+"""What a finite value beyond the largest gives: the largest, or NaN (as ``ml_dtypes`` casts)."""
 ScaleRule = Literal["floor", "nearest"]
 """Power of two of a block: ``floor`` of log2 of its largest magnitude (OCP MX 1.0, 6.3), or
 the ``nearest`` power of two, up from 1.5 * 2^k on."""
