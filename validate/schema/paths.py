@@ -51,5 +51,7 @@ OPTION_BRANCHES: Mapping[tuple[str, str], str] = {
     ("prefill", "fp8"): "mla.prefill.fp8.float8_e4m3fn",
     ("prefill", "fp8-fnuz"): "mla.prefill.fp8.float8_e4m3fnuz",
     ("state", "bf16"): "kda.state.bfloat16",
+    ("renorm", "all"): "renorm.all",
+    ("renorm", "exactly_k"): "renorm.exactly_k",
 }
 """Branch that an option and its value promise. An option that is not set forbids it."""
