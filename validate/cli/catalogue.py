@@ -95,18 +95,55 @@ def _faults(_project: Project, _suite: Path) -> Rows:
 
 
 def _engines(_project: Project, _suite: Path) -> Rows:
-    return [
+    """Whole models, then what `conformance` can judge: ours, then foreign packages."""
+    from validate.conformance.registry import FOREIGN, IMPLEMENTATIONS
+
+    models = {
+        "torch": (["reference", "rocm"], "the Kimi-K3-shaped PyTorch model of this package"),
+        "oracle": (["oracle"], "the same model in float64, one operation at a time"),
+    }
+    rows: Rows = [
         {
-            "name": "torch",
-            "targets": ["reference", "rocm"],
-            "title": "the Kimi-K3-shaped PyTorch model of this package",
-        },
-        {
-            "name": "oracle",
-            "targets": ["oracle"],
-            "title": "the same model in float64, one operation at a time",
-        },
+            "name": name,
+            "op": "whole model",
+            "targets": targets,
+            "title": title,
+            **_NO_IMPLEMENTATION,
+        }
+        for name, (targets, title) in models.items()
     ]
+    missing: Rows = []
+    foreign: dict[tuple[str, str], str | None] = {}
+    for package, (why, known) in FOREIGN.items():
+        reason = why()
+        foreign |= {(one.name, one.op): reason for one in known}
+        if reason is not None and not known:
+            missing.append(
+                {"name": package, "op": "", "targets": [], "title": reason, **_NO_IMPLEMENTATION}
+                | {"state": "not installed"}
+            )
+    rows += [
+        {
+            "name": one.name,
+            "op": one.op,
+            "targets": [],
+            "title": one.title,
+            "emulates": one.emulates,
+            "contract": dict(one.settings),
+            "devices": list(one.devices),
+            "state": foreign.get((one.name, one.op)) or "unrun on ROCm",
+        }
+        for one in IMPLEMENTATIONS
+    ]
+    return rows + missing
+
+
+_NO_IMPLEMENTATION: Mapping[str, Any] = {
+    "emulates": None,
+    "contract": {},
+    "devices": [],
+    "state": "",
+}
 
 
 def _importers(_project: Project, _suite: Path) -> Rows:

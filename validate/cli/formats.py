@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-__all__ = ["ReportFormat", "TextOrJson", "Things"]
+__all__ = ["ConformanceFormat", "Device", "ReportFormat", "TextOrJson", "Things"]
 
 
 class TextOrJson(StrEnum):
@@ -18,6 +18,21 @@ class ReportFormat(StrEnum):
     CONSOLE = "console"
     JSON = "json"
     MARKDOWN = "markdown"
+
+
+class ConformanceFormat(StrEnum):
+    """What ``conformance`` prints."""
+
+    TABLE = "table"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+class Device(StrEnum):
+    """Where an implementation runs; a ROCm card answers to torch's ``cuda`` as well."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
 
 
 class Things(StrEnum):

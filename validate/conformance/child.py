@@ -53,6 +53,8 @@ def _serve(pipe: Connection) -> None:
             pipe.send(("gave", dict(call(inputs))))
         except Broke as broke:
             pipe.send(("broke", asdict(broke.breach)))
+        except Exception as error:  # noqa: BLE001  ours, not the implementation's: told as such
+            pipe.send(("bug", f"{type(error).__name__}: {error}"))
 
 
 if __name__ == "__main__":

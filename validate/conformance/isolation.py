@@ -20,7 +20,7 @@ import numpy as np
 
 from validate.conformance.guard import Broke
 from validate.conformance.records import Breach, Settings
-from validate.errors import InputError
+from validate.errors import InputError, ValidateError
 
 __all__ = ["Isolated", "guarded"]
 
@@ -69,6 +69,9 @@ class Isolated:
             raise Broke(Breach(clause="returns", what=self._died())) from error
         if kind == "broke":
             raise Broke(Breach(**found))
+        if kind == "bug":
+            msg = f"{self._job[1]}: the guards themselves raised {found}"
+            raise ValidateError(msg)
         outputs: Mapping[str, np.ndarray] = found
         return outputs
 

@@ -38,7 +38,6 @@ class Point:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Condition:
     text: str
-    axis: str
     meets: Callable[[Mapping[str, Axis]], bool]
 
 
@@ -78,7 +77,7 @@ def _axis_pattern(points: Sequence[Point], fails: Callable[[Point], bool]) -> st
     left = list(points)
     chosen: list[_Condition] = []
     while len(chosen) < _CONDITIONS and len(left) > len(failing):
-        best = _best(left, failing, taken={condition.axis for condition in chosen})
+        best = _best(left, failing)
         if best is None:
             break
         chosen.append(best)
@@ -90,12 +89,10 @@ def _axis_pattern(points: Sequence[Point], fails: Callable[[Point], bool]) -> st
     return f"only when {when}" + ("" if len(left) == len(failing) else f" ({count})")
 
 
-def _best(left: Sequence[Point], failing: Sequence[Point], *, taken: set[str]) -> _Condition | None:
+def _best(left: Sequence[Point], failing: Sequence[Point]) -> _Condition | None:
     """The condition that all failing points meet and the fewest others do."""
     best, fewest = None, len(left)
     for condition in _conditions(left, failing):
-        if condition.axis in taken:
-            continue
         met = sum(condition.meets(point.axes) for point in left)
         chance = math.comb(met, len(failing)) / math.comb(len(left), len(failing))
         if met < fewest and chance <= CHANCE:
@@ -117,7 +114,6 @@ def _conditions(left: Sequence[Point], failing: Sequence[Point]) -> Iterator[_Co
         if flags:
             yield _Condition(
                 text=f"with {name}" if found[0] else f"without {name}",
-                axis=name,
                 meets=lambda axes, name=name, value=found[0]: axes[name] is value,  # type: ignore[misc]
             )
             continue
@@ -129,7 +125,6 @@ def _conditions(left: Sequence[Point], failing: Sequence[Point]) -> Iterator[_Co
                 text = f"{name} in {{{', '.join(_shown(value) for value in _sorted(found))}}}"
             yield _Condition(
                 text=text,
-                axis=name,
                 meets=lambda axes, name=name, found=tuple(found): axes[name] in found,  # type: ignore[misc]
             )
 
@@ -145,13 +140,11 @@ def _number_conditions(
         text = f"{name} > 1" if below == 1 else f"{name} >= {_shown(low)}"
         yield _Condition(
             text=text,
-            axis=name,
             meets=lambda axes: float(axes[name]) >= low,
         )
     if any(value > high for value in rest):
         yield _Condition(
             text=f"{name} <= {_shown(high)}",
-            axis=name,
             meets=lambda axes: float(axes[name]) <= high,
         )
     if all(value == int(value) for value in (*values, *rest)):
@@ -161,7 +154,6 @@ def _number_conditions(
                 wanted = inside.pop()
                 yield _Condition(
                     text=f"{name} {'is' if wanted else 'is not'} a multiple of {modulus}",
-                    axis=name,
                     meets=lambda axes, modulus=modulus, wanted=wanted: (  # type: ignore[misc]
                         (float(axes[name]) % modulus == 0) is wanted
                     ),

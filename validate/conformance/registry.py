@@ -7,6 +7,22 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from validate.capture.targets import did_you_mean
+from validate.conformance.engines import torch_attention, torch_linear, torch_sampling
+from validate.conformance.ops import (
+    kda_chunk,
+    kda_recurrent,
+    lse_merge,
+    min_p,
+    mla_decode,
+    mla_prefill,
+    sample,
+    top_k_renorm_prob,
+    top_p_renorm_prob,
+    verify_chain,
+    verify_exact_match,
+    verify_greedy,
+    verify_target_only,
+)
 from validate.conformance.records import Implementation, Operation, Settings
 from validate.errors import InputError
 
@@ -20,10 +36,28 @@ __all__ = [
     "unavailable",
 ]
 
-OPERATIONS: Mapping[str, Operation] = {}
+OPERATIONS: Mapping[str, Operation] = {
+    "mla_prefill": mla_prefill.OPERATION,
+    "mla_decode": mla_decode.OPERATION,
+    "lse_merge": lse_merge.OPERATION,
+    "kda_chunk": kda_chunk.OPERATION,
+    "kda_recurrent": kda_recurrent.OPERATION,
+    "top_k_renorm_prob": top_k_renorm_prob.OPERATION,
+    "top_p_renorm_prob": top_p_renorm_prob.OPERATION,
+    "min_p": min_p.OPERATION,
+    "sample": sample.OPERATION,
+    "verify_greedy": verify_greedy.OPERATION,
+    "verify_chain": verify_chain.OPERATION,
+    "verify_target_only": verify_target_only.OPERATION,
+    "verify_exact_match": verify_exact_match.OPERATION,
+}
 """Every operation by name."""
 
-IMPLEMENTATIONS: tuple[Implementation, ...] = ()
+IMPLEMENTATIONS: tuple[Implementation, ...] = (
+    *torch_attention.IMPLEMENTATIONS,
+    *torch_linear.IMPLEMENTATIONS,
+    *torch_sampling.IMPLEMENTATIONS,
+)
 """Every registered implementation, ours and those of foreign packages."""
 
 Foreign = tuple[Callable[[], str | None], tuple[Implementation, ...]]

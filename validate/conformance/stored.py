@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from validate.conformance.records import Breach, Case
+from validate.conformance.records import Breach, Case, Effort, Operation, Settings
 from validate.errors import InputError
 
-__all__ = ["StoredCase", "load_case", "save_case"]
+__all__ = ["StoredCase", "fit_case", "load_case", "save_case"]
 
 CASE, INPUTS = "case.json", "inputs.safetensors"
 _JSON_LIMIT = 4 << 20
@@ -154,6 +154,25 @@ def load_case(folder: Path) -> tuple[StoredCase, Case]:
         for name, value in record.scalars.items()
     }
     return record, Case(id=record.id, axes=record.axes, inputs=inputs)
+
+
+def fit_case(operation: Operation, case: Case, settings: Settings, *, place: Path) -> None:
+    """Check that a stored case has the arguments of an operation and implies outputs.
+
+    Raises:
+        InputError: It does not fit the operation.
+    """
+    op = operation.contract.op
+    like = next(operation.cases(Effort.QUICK, settings)).inputs
+    if set(like) != set(case.inputs):
+        msg = f"{place}: arguments are {sorted(case.inputs)}, {op} takes {sorted(like)}"
+        raise InputError(msg)
+    try:
+        operation.outputs(case.inputs, settings)
+    except Exception as error:
+        text = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        msg = f"{place}: it is no input of {op}: {text}"
+        raise InputError(msg) from error
 
 
 def _read(folder: Path, name: str, *, limit: int) -> bytes:

@@ -1,11 +1,12 @@
 """Every planted operation fault and every control, gathered from the areas."""
 
+from validate.faults import operations_attention
 from validate.faults.operations import OperationControl, OperationFault
 
 __all__ = ["OPERATION_CONTROLS", "OPERATION_FAULTS"]
 
-OPERATION_FAULTS: tuple[OperationFault, ...] = ()
+OPERATION_FAULTS: tuple[OperationFault, ...] = (*operations_attention.FAULTS,)
 """Faults that conformance must catch, by area and operation."""
 
-OPERATION_CONTROLS: tuple[OperationControl, ...] = ()
+OPERATION_CONTROLS: tuple[OperationControl, ...] = (*operations_attention.CONTROLS,)
 """Implementations that conformance must not flag."""

@@ -7,7 +7,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from validate.schema.manifest import Provenance
 from validate.schema.verdict import Outcome
 
-__all__ = ["BreachReport", "ConformanceResult", "PointReport", "SmallestReport", "UnrunReport"]
+__all__ = [
+    "BreachReport",
+    "ConformanceResult",
+    "ConformanceSelftest",
+    "PlantedReport",
+    "PointReport",
+    "SmallestReport",
+    "UnrunReport",
+]
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 AxisValue = bool | int | Number | str
@@ -102,3 +110,41 @@ class ConformanceResult(_Record):
     seconds: Number
     rerun: str | None = None
     """The command that judges it again."""
+
+
+class PlantedReport(_Record):
+    """What the sweep said of one planted fault, or of one control."""
+
+    id: str
+    op: str
+    kind: Literal["fault", "control"]
+    title: str
+    source: str
+    settings: dict[str, str]
+    effort: Literal["quick", "full"]
+    points: int
+    """Sweep points that ran."""
+    points_failed: int
+    clauses: dict[str, int]
+    """Broken clause to the points that broke it."""
+    first: str | None
+    """First sweep point that failed."""
+    finding: str | None
+    """What it said there."""
+    pattern: tuple[str, ...]
+    held: bool
+    """A fault was caught at one point at least; a control was flagged at none."""
+    seconds: Number
+
+
+class ConformanceSelftest(_Record):
+    """Every planted operation fault and every control through the sweeps."""
+
+    schema_version: Literal[1] = 1
+    tool_version: str
+    rows: tuple[PlantedReport, ...]
+    unplanted: tuple[str, ...] = ()
+    """Operations without a planted fault."""
+    held: bool
+    """Every fault was caught and no control was flagged."""
+    seconds: Number

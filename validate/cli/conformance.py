@@ -1,0 +1,82 @@
+"""``validate conformance``: judge a kernel against the contract of an operation."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from validate.cli.formats import ConformanceFormat, Device
+
+if TYPE_CHECKING:
+    from validate.schema.conformance import ConformanceResult
+
+__all__ = ["HELP", "conformance"]
+
+HELP = "Judge a kernel against the contract of an operation."
+
+
+def conformance(
+    *,
+    op: Annotated[str | None, typer.Option(help="Operation whose contract is judged.")] = None,
+    impl: Annotated[
+        str | None,
+        typer.Option(help="A name that `validate list engines` tells, else MODULE:FUNCTION."),
+    ] = None,
+    contract: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=VALUE of the contract, e.g. ties=all; may be repeated."),
+    ] = None,
+    device: Annotated[Device | None, typer.Option(help="Where it runs; cpu if not given.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Run the whole cross of axes.")] = False,
+    time_limit: Annotated[
+        float, typer.Option(help="Seconds that one call may take.", min=0.001)
+    ] = 30.0,
+    case: Annotated[
+        Path | None, typer.Option(help="Run one saved failing input in place of the sweep.")
+    ] = None,
+    selftest: Annotated[
+        bool,
+        typer.Option("--selftest", help="Plant every operation fault and say what catches it."),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the result and the smallest failing input.")
+    ] = None,
+    output: Annotated[
+        ConformanceFormat, typer.Option("--format", help="What is printed.")
+    ] = ConformanceFormat.TABLE,
+) -> int:
+    """Check the arguments, run the sweep, print; 0 PASS, 1 FAIL, 3 when nothing ran."""
+    if selftest:
+        from validate.cli.conformance_selftest import run_selftest
+
+        return run_selftest(op=op, output=output)
+    from validate.cli.conformance_run import Asked, judge
+    from validate.cli.progress import show_progress
+
+    asked = Asked(
+        op=op,
+        impl=impl,
+        contract=tuple(contract or ()),
+        device=None if device is None else device.value,
+        full=full,
+        time_limit=time_limit,
+        case=case,
+        out=out,
+    )
+    with show_progress() as progress:
+        result = judge(asked, progress)
+    print(_text(result, output))
+    return _EXIT[result.verdict.value]
+
+
+_EXIT = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
+
+
+def _text(result: "ConformanceResult", output: ConformanceFormat) -> str:
+    from validate.report.conformance import conformance_console, conformance_markdown
+
+    if output is ConformanceFormat.JSON:
+        return result.model_dump_json(indent=1)
+    if output is ConformanceFormat.MARKDOWN:
+        return conformance_markdown(result)
+    return conformance_console(result)
