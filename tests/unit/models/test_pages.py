@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.models.small import ROWS, rocm, run_decode, run_prefill
-from validate.models import FAULTS, PathOptions, Trace, load_config, weight_shapes
+from validate.models import FAULTS, RULES, PathOptions, Trace, load_config, weight_shapes
 from validate.models.heads import ACCEPTED_HEADS
 from validate.schema.paths import OPTION_BRANCHES, PAD_BRANCHES, PATHS
 
@@ -36,6 +36,7 @@ def test_every_weight_is_on_the_page():
 def test_every_branch_is_on_the_page_and_none_that_cannot_run():
     page = MODEL.partition("### Branches")[2].partition("### Sites")[0]
     on_page = {n for n in named(page) if n.startswith(("mla.", "kda.", "lse_"))}
+    of_captures = {f"renorm.{rule}" for rule in RULES}
     possible: set[str] = set()
     for options in (
         PathOptions(splits=2),
@@ -49,7 +50,8 @@ def test_every_branch_is_on_the_page_and_none_that_cannot_run():
         possible |= set(trace.branches)
 
     assert on_page == possible
-    assert set(OPTION_BRANCHES.values()) <= on_page
+    assert of_captures <= named(page)
+    assert set(OPTION_BRANCHES.values()) <= on_page | of_captures
     assert {b for pair in PAD_BRANCHES.values() for b in pair} <= on_page
     assert set(PATHS["reference"].requires) | set(PATHS["rocm"].requires) <= on_page
 
