@@ -25,9 +25,7 @@ import tasks
 BOS, SEED = 256, 20_260_730
 INSIDE = (1, 2, 7, 8, 9, 16, 17)
 """Tokens of the prompts whose tensors are captured, begin mark included."""
-WITH_STATE = (9, 16, 17)
-STATE_ALONE = (16,)
-"""Of those, lengths whose tensors the captures have no room for: 17 has the same chunk filled."""
+WITH_STATE = (9, 17)
 MORE_SEED = SEED + 1
 """The prompts of `more_inside` have a generator of their own: what is drawn after them stays."""
 VERSES = {
@@ -74,17 +72,13 @@ def inside(filler: rows.Filler) -> Iterator[dict]:
     """Short prompts that are looked inside of."""
     for n in INSIDE:
         text = filler.raw(n - 1)
-        tags = (
-            *(("tensors",) if n not in STATE_ALONE else ()),
-            *(("state",) if n in WITH_STATE else ()),
-            "text",
-        )
+        tags = ("tensors", "state", "text") if n in WITH_STATE else ("tensors", "text")
         head = (n + 1) // 2
         yield prompt(f"inside-{n:02d}", text[: max(head - 1, 0)], text[max(head - 1, 0) :], tags)
 
 
 def more_inside(rng: random.Random, text: bytes) -> Iterator[dict]:
-    """Short prompts of other texts, one for its states alone."""
+    """Short prompts of other texts, and a task."""
     for book, (place, n) in VERSES.items():
         verse = text.index(b"\n", int(place * len(text)))
         second = text.index(b" ", verse) + 1  # half of all verses begin with "And "
@@ -94,8 +88,6 @@ def more_inside(rng: random.Random, text: bytes) -> Iterator[dict]:
     sums = (tasks.addition(rng, digits=1) for _ in range(100))
     question = next(q for q in sums if len(q.answer) == len("7\n"))
     yield prompt("inside-06-sum", question.ask, question.answer[:-1], ("tensors", "task"))
-    question = tasks.copying(rng, length=2)
-    yield prompt("inside-12-copy", question.ask, question.answer, ("state", "task"))
 
 
 def answered(rng: random.Random, filler: rows.Filler) -> Iterator[dict]:
