@@ -228,6 +228,12 @@ def _notes(cast: Cast, prompts: tuple[str, ...]) -> list[str]:
     if cast.ref.manifest.deviations:
         ids = ", ".join(deviation.id for deviation in cast.ref.manifest.deviations)
         told.append(f"ref itself declares deviations: {ids}")
+    rules = [side.manifest.options.get("renorm") for side in (cast.ref, cast.cand)]
+    if rules[0] != rules[1] and None not in rules:
+        told.append(
+            f"top-k and top-p treat ties otherwise, as declared: ref {rules[0]}, cand {rules[1]}; "
+            "each side is judged by its own rule"
+        )
     if prompts:
         told.append(
             f"only {len(prompts)} of {len(cast.ref.prompts)} prompts were compared: "
