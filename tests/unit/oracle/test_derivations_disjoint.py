@@ -18,6 +18,7 @@ PAIRS = {
     "short_conv": ("validate.oracle.short_conv", SECOND),
     "attn_res": ("validate.oracle.attn_res", SECOND),
     "moe": ("validate.oracle.moe", SECOND),
+    "renorm": ("validate.oracle.renorm", "tests.unit.oracle.second_renorm"),
     "model": ("validate.oracle.model", "tests.unit.oracle.second_model"),
 }
 DATA = ("validate.schema", "validate.errors")
@@ -74,7 +75,8 @@ def test_siblings_share_no_function(name):
 
 @pytest.mark.parametrize("name", list(PAIRS))
 def test_siblings_use_no_third_party_arithmetic_but_numpy(name):
-    allowed = ("numpy", "jaxtyping", "collections", "dataclasses", "typing", "itertools")
+    standard = ("collections", "dataclasses", "fractions", "itertools", "typing")
+    allowed = ("numpy", "jaxtyping", *standard)
     for module in PAIRS[name]:
         for reached in closure(module):
             tree = ast.parse(source_of(reached).read_text(encoding="utf-8"))
