@@ -2,7 +2,7 @@
 
 Every prompt is a begin mark and bytes. `tensors` prompts are short: a series at
 lengths around the chunk of 8 and the KDA chunk of 16, then pieces of verses of
-different books and a task, so that an interval over prompts has a dozen of them.
+different books and a task, so that an interval over prompts has more than the eight it needs.
 `state` prompts are longer than a chunk of 8, or chunked would be one shot. The others cover text of books
 that training never saw, tasks with checkable answers, unicode, chunk boundary
 lengths and long recall. The continuation that follows each prompt is forced,
@@ -23,17 +23,17 @@ import rows
 import tasks
 
 BOS, SEED = 256, 20_260_730
-INSIDE = (1, 2, 7, 8, 9, 16, 17)
+INSIDE = (1, 2, 8, 9, 17)
 """Tokens of the prompts whose tensors are captured, begin mark included."""
 WITH_STATE = (9, 17)
 MORE_SEED = SEED + 1
 """The prompts of `more_inside` have a generator of their own: what is drawn after them stays."""
 VERSES = {
-    "ruth": (0.02, 5),
-    "esther": (0.4, 5),
-    "jonah": (0.5, 4),
-    "hosea": (0.7, 5),
-    "james": (0.97, 4),
+    "ruth": (0.02, 4),
+    "esther": (0.4, 4),
+    "jonah": (0.5, 3),
+    "hosea": (0.7, 4),
+    "james": (0.97, 3),
 }
 """Where in the held-out text the book stands, and tokens of its prompt."""
 BOUNDARY = (31, 32, 33, 63, 64, 65)
@@ -103,7 +103,7 @@ def answered(rng: random.Random, filler: rows.Filler) -> Iterator[dict]:
     for name, (count, make) in kinds.items():
         for i in range(count):
             question = make()
-            stride = 4 if name == "recall-64" else 1
+            stride = 4 if name in {"recall-64", "copy"} else 1
             tags = (name.split("-")[0].rstrip("23"), "task")
             yield prompt(f"{name}-{i}", question.ask, question.answer, tags, stride)
     for i in range(3):
@@ -117,13 +117,13 @@ def texts(filler: rows.Filler) -> Iterator[dict]:
     """Held-out text, unicode and boundary lengths."""
     for i in range(16):
         data = filler.raw(48)
-        yield prompt(f"text-{i:02d}", data[:32], data[32:], ("text",))
+        yield prompt(f"text-{i:02d}", data[:32], data[32:], ("text",), 4)
     for i, (text, stride) in UNICODE.items():
         data = text.encode()
         yield prompt(f"unicode-{i}", data[:-8], data[-8:], ("unicode",), stride)
     for n in BOUNDARY:
         data = filler.raw(n - 1)
-        yield prompt(f"boundary-{n}", data[:-8], data[-8:], ("text", "boundary"), 2)
+        yield prompt(f"boundary-{n}", data[:-8], data[-8:], ("text", "boundary"), 4)
 
 
 def main() -> None:
