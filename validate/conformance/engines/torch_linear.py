@@ -11,6 +11,16 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from validate.conformance.engines._torch_elementwise import (
+    attn_res,
+    kda_gate,
+    moe_combine,
+    moe_route,
+    rms_norm,
+    short_conv,
+    short_conv_grouped,
+    situ,
+)
 from validate.conformance.records import Implementation
 from validate.models.kda import KdaInputs, chunk_delta_rule, recurrent_delta_rule
 
@@ -30,16 +40,6 @@ Rule = Callable[[KdaInputs, Tensor], tuple[Tensor, Tensor]]
 
 L2_EPS = 1e-6
 """Inside the root of the q and k normalisation; fla ``ops/kda``."""
-
-
-def kda_gate(
-    f: Tensor, b: Tensor, a_log: Tensor, dt_bias: Tensor, lower_bound: float
-) -> tuple[Tensor, Tensor]:
-    """Log decay ``L sigmoid(exp(A_log) (f + dt_bias))`` and ``beta = sigmoid(b)``, float32."""
-    rate = a_log.float().exp().unsqueeze(-1)
-    return lower_bound * torch.sigmoid(rate * (f.float() + dt_bias.float())), torch.sigmoid(
-        b.float()
-    )
 
 
 def delta_inputs(
@@ -225,6 +225,55 @@ IMPLEMENTATIONS: tuple[Implementation, ...] = (
         function=partial(kda_slots, v_first=True),
         title="the same over V-first states",
         settings=_V_FIRST,
+    ),
+    Implementation(
+        name="torch:lower-bound",
+        op="kda_gate",
+        function=kda_gate,
+        title="lower-bound gate and beta, float32",
+    ),
+    Implementation(
+        name="torch:shifted-sum",
+        op="short_conv",
+        function=short_conv,
+        title="one shifted product a tap, float32",
+    ),
+    Implementation(
+        name="torch:conv1d",
+        op="short_conv",
+        function=short_conv_grouped,
+        title="the framework's grouped convolution, float32",
+    ),
+    Implementation(
+        name="torch:model",
+        op="attn_res",
+        function=attn_res,
+        title="the reference path's residual mix (validate.models)",
+    ),
+    Implementation(
+        name="torch:sigmoid-top-k",
+        op="moe_route",
+        function=moe_route,
+        title="stable sort of sigmoid + bias, float32, padded rows masked",
+        settings={"ties": "lowest_index"},
+    ),
+    Implementation(
+        name="torch:weighted-sum",
+        op="moe_combine",
+        function=moe_combine,
+        title="weighted sum, float32, slots with id -1 skipped",
+    ),
+    Implementation(
+        name="torch:model",
+        op="situ",
+        function=situ,
+        title="the reference path's activation (validate.models)",
+    ),
+    Implementation(
+        name="torch:model",
+        op="rms_norm",
+        function=rms_norm,
+        title="the reference path's norm (validate.models), gated too",
     ),
 )
 """Ours."""

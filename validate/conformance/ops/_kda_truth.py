@@ -29,12 +29,14 @@ from validate.conformance.ops._rounding import Expected
 from validate.numerics import to_float64
 from validate.oracle import kda, l2_norm, lower_bound_gate, sigmoid
 
-__all__ = ["Rounding", "SequenceTruth", "assemble", "kda_truth"]
+__all__ = ["Rounding", "kda_truth"]
 
 Array = NDArray[np.float64]
 
 WINDOW = 64
 """Longest chunk over which a kernel may keep a running sum of log decays, in tokens."""
+TINY = 2.0**-126
+"""Smallest normal float32."""
 _STRIDE = 8
 """Tokens between two states taken from the oracle; between them their size is bounded."""
 
@@ -56,18 +58,6 @@ class Rounding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SequenceTruth:
-    """Oracle and error scale of one sequence, head axis before value axis."""
-
-    out: Array
-    """[tokens, heads, value]."""
-    out_scale: Array
-    state: Array
-    """[heads, value, key]: columns last, so that a row of the comparison is a column of S."""
-    state_scale: Array
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
     """What the error recursion reads of every token; [tokens, heads] or with a last axis."""
 
@@ -82,8 +72,10 @@ class _Step:
 
 def kda_truth(
     inputs: Mapping[str, Any], initial: np.ndarray | None, rounding: Rounding
-) -> list[SequenceTruth]:
-    """Oracle of every sequence.
+) -> list[dict[str, Expected]]:
+    """Oracle of every sequence: ``out`` [tokens, heads, value] and ``final_state``.
+
+    The state is [1, heads, value, key]: a row of the comparison is a column of S.
 
     Args:
         inputs: Arguments of ``kda_chunk`` or ``kda_recurrent``.
@@ -100,34 +92,20 @@ def kda_truth(
     return found
 
 
-def assemble(truths: list[SequenceTruth], order: list[int], *, which: str) -> Expected:
-    """Expected ``out`` [tokens, heads, value] or ``state`` [sequences, heads, value, key]."""
-    chosen = [truths[n] for n in order]
-    if which == "out":
-        return Expected(
-            values=np.concatenate([one.out for one in chosen]),
-            scale=np.concatenate([one.out_scale for one in chosen]),
-            axes=("token", "head", "value"),
-        )
-    return Expected(
-        values=np.stack([one.state for one in chosen]),
-        scale=np.stack([one.state_scale for one in chosen]),
-        axes=("sequence", "head", "value", "key"),
-    )
-
-
 def _sequence(
     part: Mapping[str, Array],
     gate: Mapping[str, Array],
     lower_bound: float,
     state: Array | None,
     rounding: Rounding,
-) -> SequenceTruth:
+) -> dict[str, Expected]:
     tokens, heads, key = part["q"].shape
     value = part["v"].shape[-1]
     step = _steps(part, gate, lower_bound)
     S = np.zeros((heads, key, value)) if state is None else state
     error = np.zeros((heads, value))
+    # What falls below the smallest normal float32 may be flushed to zero.
+    floor = TINY * float(1.0 + sum(np.max(np.abs(x), initial=0.0) for x in (part["v"], S)))
     outs, scales = [np.zeros((0, heads, value))], [np.zeros((0, heads, value))]
     for start in range(0, tokens, _STRIDE):
         end = min(start + _STRIDE, tokens)
@@ -148,15 +126,22 @@ def _sequence(
         for t in range(start, end):
             error, size = _error_step(step, t, error, size, rounding)
             scale = rounding.operands * step.q_peak[t] * size + step.q_length[t] * error
-            scales.append((rounding.out * np.abs(run.out[t - start]) + scale)[None])
+            scales.append((rounding.out * np.abs(run.out[t - start]) + scale + floor)[None])
     columns = S.swapaxes(1, 2)
     spread = error[:, :, None] / np.sqrt(key)
-    return SequenceTruth(
-        out=np.concatenate(outs),
-        out_scale=np.concatenate(scales),
-        state=columns,
-        state_scale=spread + (rounding.state + rounding.operands) * np.abs(columns),
-    )
+    stored = (rounding.state + rounding.operands) * np.abs(columns)
+    return {
+        "out": Expected(
+            values=np.concatenate(outs),
+            scale=np.concatenate(scales),
+            axes=("token", "head", "value"),
+        ),
+        "final_state": Expected(
+            values=columns[None],
+            scale=(spread + stored + floor)[None],
+            axes=("sequence", "head", "value", "key"),
+        ),
+    }
 
 
 def _error_step(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from validate.conformance.records import Breach
 from validate.numerics import to_float64, unit_roundoff
 
-__all__ = ["CLAUSES", "Expected", "Multiples", "judge", "largest_ratios", "roundoff_of"]
+__all__ = ["CLAUSES", "Expected", "Multiples", "joined", "judge", "largest_ratios", "roundoff_of"]
 
 Array = NDArray[np.float64]
 
@@ -69,6 +69,15 @@ def largest_ratios(expected: Expected, got: np.ndarray) -> tuple[float, float, f
     by_row = _ratio(_length(err), _length(expected.scale))
     bulk = _ratio(np.sqrt(np.sum(err**2)), np.sqrt(np.sum(expected.scale**2)))
     return float(np.max(_ratio(err, expected.scale))), float(np.max(by_row)), float(bulk)
+
+
+def joined(parts: Sequence[Expected]) -> Expected:
+    """Parts one after another along the first axis."""
+    return Expected(
+        values=np.concatenate([part.values for part in parts]),
+        scale=np.concatenate([part.scale for part in parts]),
+        axes=parts[0].axes,
+    )
 
 
 def judge(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from validate.conformance.ops._kda import CLAUSES, SETTINGS, Form, check, outputs
+from validate.conformance.ops._kda import SETTINGS, kda_form, outputs
 from validate.conformance.ops._kda_inputs import (
     PER_TOKEN,
     KdaPoint,
@@ -16,6 +16,7 @@ from validate.conformance.ops._kda_inputs import (
 )
 from validate.conformance.ops._kda_truth import Rounding
 from validate.conformance.ops._packed import shrunk
+from validate.conformance.ops._packed_check import CLAUSES, check_packed
 from validate.conformance.ops._rounding import roundoff_of
 from validate.conformance.records import (
     Breach,
@@ -168,7 +169,7 @@ def _carry(inputs: Mapping[str, Any], states: np.ndarray) -> dict[str, Any]:
     return {**inputs, "initial_state": states}
 
 
-_FORM = Form(
+_FORM = kda_form(
     per_sequence=("initial_state",),
     initial=lambda inputs: inputs["initial_state"],
     carry=_carry,
@@ -177,7 +178,7 @@ _FORM = Form(
 
 
 def _check(case: Case, call: Call, settings: Settings) -> tuple[Breach, ...]:
-    return check(case, call, settings, form=_FORM)
+    return check_packed(case, call, settings, form=_FORM)
 
 
 def _shrink(case: Case) -> Iterator[Case]:

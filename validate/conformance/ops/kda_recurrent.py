@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from validate.conformance.ops._kda import CLAUSES, SETTINGS, Form, check, outputs
+from validate.conformance.ops._kda import SETTINGS, kda_form, outputs
 from validate.conformance.ops._kda_inputs import (
     PER_TOKEN,
     KdaPoint,
@@ -22,6 +22,7 @@ from validate.conformance.ops._kda_inputs import (
 )
 from validate.conformance.ops._kda_truth import Rounding
 from validate.conformance.ops._packed import shrunk
+from validate.conformance.ops._packed_check import CLAUSES, check_packed
 from validate.conformance.ops._rounding import roundoff_of
 from validate.conformance.records import (
     Breach,
@@ -53,7 +54,6 @@ CONTRACT = Contract(
         **CLAUSES,
         "element": CLAUSES["element"]
         + " Everything inside is float32; only what is stored may be narrower.",
-        "slots": "A sequence reads the state of its slot, whatever order the slots stand in.",
     },
     settings=SETTINGS,
 )
@@ -169,11 +169,11 @@ def _carry(inputs: Mapping[str, Any], states: np.ndarray) -> dict[str, Any]:
     return {**inputs, "states": states, "slots": np.arange(len(states), dtype=np.int64)}
 
 
-_FORM = Form(per_sequence=("slots",), initial=_initial, carry=_carry, rounding=_rounding)
+_FORM = kda_form(per_sequence=("slots",), initial=_initial, carry=_carry, rounding=_rounding)
 
 
 def _check(case: Case, call: Call, settings: Settings) -> tuple[Breach, ...]:
-    return check(case, call, settings, form=_FORM)
+    return check_packed(case, call, settings, form=_FORM)
 
 
 def _shrink(case: Case) -> Iterator[Case]:
