@@ -11,6 +11,7 @@ from validate.capture.provenance import collect_provenance
 from validate.conformance.guard import GENERAL
 from validate.conformance.pattern import Point, find_patterns
 from validate.conformance.records import Breach, Case, Implementation, Operation, Settings
+from validate.conformance.shrink import size_of
 from validate.schema.conformance import (
     BreachReport,
     ConformanceResult,
@@ -28,8 +29,8 @@ class Sweep:
     """What the points of a sweep gave."""
 
     points: list[Point] = field(default_factory=list)
-    least: tuple[Case, tuple[Breach, ...]] | None = None
-    """The failing case with the smallest input."""
+    smallest: dict[str, tuple[Case, tuple[Breach, ...]]] = field(default_factory=dict)
+    """Broken clause to the failing case with the smallest input, and what it breaks of it."""
     stopped: str | None = None
     """Why points are missing; None when every point ran."""
 
@@ -37,6 +38,27 @@ class Sweep:
     def failed(self) -> list[Point]:
         """Points that broke a clause."""
         return [point for point in self.points if point.breaches]
+
+    def add(self, case: Case, breaches: tuple[Breach, ...]) -> None:
+        """One more point that ran."""
+        self.points.append(Point(id=case.id, axes=dict(case.axes), breaches=breaches))
+        for clause in dict.fromkeys(breach.clause for breach in breaches):
+            known = self.smallest.get(clause)
+            if known is None or size_of(case) < size_of(known[0]):
+                own = tuple(breach for breach in breaches if breach.clause == clause)
+                self.smallest[clause] = (case, own)
+
+    @property
+    def least(self) -> tuple[Case, tuple[Breach, ...]] | None:
+        """The smallest failing case of the clause that most points break."""
+        if not self.smallest:
+            return None
+        most = max(self.smallest, key=self.count)
+        return self.smallest[most]
+
+    def count(self, clause: str) -> int:
+        """How many points break a clause."""
+        return sum(any(b.clause == clause for b in point.breaches) for point in self.points)
 
 
 def report_breach(breach: Breach) -> BreachReport:
@@ -67,10 +89,7 @@ def result_of(
     """The record of a sweep: PASS, FAIL, or INCONCLUSIVE when nothing could run (``why``)."""
     failed = done.failed
     known = (*operation.contract.clauses, *GENERAL)
-    clauses = {
-        clause: sum(any(b.clause == clause for b in point.breaches) for point in failed)
-        for clause in known
-    }
+    clauses = {clause: done.count(clause) for clause in known}
     verdict, reason = _verdict(done, why, clauses)
     return ConformanceResult(
         tool_version=validate.__version__,
@@ -125,7 +144,5 @@ def _unrun(
         for other in record.devices
         if other != device
     ]
-    found.append(
-        UnrunReport(what=f"{record.name} on ROCm", why="no ROCm device has ever run it here")
-    )
+    found.append(UnrunReport(what=f"{record.name} on ROCm", why="no ROCm device was here"))
     return tuple(found)

@@ -9,7 +9,6 @@ from typing import Any
 from validate.conformance.assemble import Sweep, report_breach, result_of
 from validate.conformance.guard import GENERAL, Broke, direct
 from validate.conformance.isolation import Isolated, guarded
-from validate.conformance.pattern import Point
 from validate.conformance.records import (
     Breach,
     Call,
@@ -100,9 +99,7 @@ def sweep(
             raise ValidateError(msg)
         seen.add(case.id)
         breaches = judge_case(operation, case, call, settings)
-        done.points.append(Point(id=case.id, axes=dict(case.axes), breaches=breaches))
-        if breaches and (done.least is None or size_of(case) < size_of(done.least[0])):
-            done.least = (case, breaches)
+        done.add(case, breaches)
         if progress is not None:
             progress(len(done.points), total, f"{op} {case.id}")
     if not done.points:
@@ -221,9 +218,9 @@ def _behind_guards(
 
 
 def _one(operation: Operation, case: Case, call: Call, settings: Settings) -> Sweep:
-    breaches = judge_case(operation, case, call, settings)
-    point = Point(id=case.id, axes=dict(case.axes), breaches=breaches)
-    return Sweep(points=[point], least=(case, breaches) if breaches else None)
+    done = Sweep()
+    done.add(case, judge_case(operation, case, call, settings))
+    return done
 
 
 def _shrunk(

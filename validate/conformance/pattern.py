@@ -54,15 +54,18 @@ def find_patterns(points: Sequence[Point]) -> tuple[str, ...]:
     if not failing:
         return ()
     told = list(_coordinate_patterns(failing))
-    whole = _axis_pattern(points, lambda point: bool(point.breaches))
-    if whole is not None:
-        return (*told, whole)
+    whole, exact = _axis_pattern(points, lambda point: bool(point.breaches))
     clauses = dict.fromkeys(breach.clause for point in failing for breach in point.breaches)
-    if len(clauses) > 1:
+    apart: dict[str, list[str]] = {}
+    if not exact and len(clauses) > 1:
         for clause in clauses:
-            found = _axis_pattern(points, lambda point, it=clause: _breaks(point, it))  # type: ignore[misc]
+            found, _ = _axis_pattern(points, lambda point, it=clause: _breaks(point, it))  # type: ignore[misc]
             if found is not None:
-                told.append(f"{clause}: {found}")
+                apart.setdefault(found, []).append(clause)
+    if apart:
+        told += [f"{', '.join(names)}: {found}" for found, names in apart.items()]
+    elif whole is not None:
+        told.append(whole)
     return tuple(told)
 
 
@@ -70,10 +73,14 @@ def _breaks(point: Point, clause: str) -> bool:
     return any(breach.clause == clause for breach in point.breaches)
 
 
-def _axis_pattern(points: Sequence[Point], fails: Callable[[Point], bool]) -> str | None:
+def _axis_pattern(
+    points: Sequence[Point], fails: Callable[[Point], bool]
+) -> tuple[str | None, bool]:
+    """What failing points share along the axes, and whether it tells them from all others."""
     failing = [point for point in points if fails(point)]
     if len(failing) == len(points):
-        return f"every sweep point ({len(points)} of {len(points)})" if len(points) > 1 else None
+        every = f"every sweep point ({len(points)} of {len(points)})"
+        return every if len(points) > 1 else None, True
     left = list(points)
     chosen: list[_Condition] = []
     while len(chosen) < _CONDITIONS and len(left) > len(failing):
@@ -83,10 +90,11 @@ def _axis_pattern(points: Sequence[Point], fails: Callable[[Point], bool]) -> st
         chosen.append(best)
         left = [point for point in left if best.meets(point.axes)]
     if not chosen:
-        return None
+        return None, False
     when = " and ".join(condition.text for condition in chosen)
     count = f"{len(failing)} of {len(left)} such points fail"
-    return f"only when {when}" + ("" if len(left) == len(failing) else f" ({count})")
+    exact = len(left) == len(failing)
+    return f"only when {when}" + ("" if exact else f" ({count})"), exact
 
 
 def _best(left: Sequence[Point], failing: Sequence[Point]) -> _Condition | None:
@@ -144,7 +152,7 @@ def _number_conditions(
         )
     if any(value > high for value in rest):
         yield _Condition(
-            text=f"{name} <= {_shown(high)}",
+            text=f"{name} {'=' if low == high else '<='} {_shown(high)}",
             meets=lambda axes: float(axes[name]) <= high,
         )
     if all(value == int(value) for value in (*values, *rest)):

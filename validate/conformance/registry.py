@@ -9,12 +9,15 @@ from typing import Any
 from validate.capture.targets import did_you_mean
 from validate.conformance.engines import torch_attention, torch_linear, torch_sampling
 from validate.conformance.ops import (
+    float8_e4m3fn,
+    float8_e4m3fnuz,
     kda_chunk,
     kda_recurrent,
     lse_merge,
     min_p,
     mla_decode,
     mla_prefill,
+    mxfp4,
     sample,
     top_k_renorm_prob,
     top_p_renorm_prob,
@@ -50,6 +53,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "verify_chain": verify_chain.OPERATION,
     "verify_target_only": verify_target_only.OPERATION,
     "verify_exact_match": verify_exact_match.OPERATION,
+    "float8_e4m3fn": float8_e4m3fn.OPERATION,
+    "float8_e4m3fnuz": float8_e4m3fnuz.OPERATION,
+    "mxfp4": mxfp4.OPERATION,
 }
 """Every operation by name."""
 

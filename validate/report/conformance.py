@@ -132,7 +132,7 @@ def _smallest(result: ConformanceResult) -> Iterator[str]:
     if found is None or result.verdict is not Outcome.FAIL:
         return
     tried = f", the smallest of {found.tried} tried" if found.tried else ""
-    yield f"  smallest failing input: {found.id} ({found.size} bytes{tried})"
+    yield f"  smallest failing input: {_short(found.id)} ({found.size} bytes{tried})"
     for breach in found.breaches:
         yield f"    {breach.clause}: {_finding(breach)}"
         wrong = "; ".join(f"{axis} {_some(values)}" for axis, values in breach.wrong.items())
@@ -142,6 +142,12 @@ def _smallest(result: ConformanceResult) -> Iterator[str]:
         yield f"    saved: {found.folder}"
     if found.rerun is not None:
         yield f"    rerun: {found.rerun}"
+
+
+def _short(name: str) -> str:
+    """The sweep point that a shrunk case began as, and the last step that made it smaller."""
+    first, *steps = name.split("/")
+    return name if len(steps) < 2 else f"{first}/…/{steps[-1]}"  # noqa: PLR2004
 
 
 def _finding(breach: BreachReport) -> str:

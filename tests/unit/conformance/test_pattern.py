@@ -103,7 +103,7 @@ def test_clauses_apart_when_together_they_share_nothing() -> None:
     ]
 
     assert find_patterns(points) == (
-        "value: only when heads >= 10 and splits <= 1",
+        "value: only when heads >= 10 and splits = 1",
         "lse: only when heads <= 8 and splits > 1",
     )
 
