@@ -6,6 +6,7 @@ from validate.metrics.attention_head_rel_l2 import attention_head_rel_l2
 from validate.metrics.attention_hidden_rel_l2 import attention_hidden_rel_l2
 from validate.metrics.attention_introduced_ratio import attention_introduced_ratio
 from validate.metrics.attention_lse_abs import attention_lse_abs
+from validate.metrics.attention_lse_slope import attention_lse_slope
 from validate.metrics.attention_nonfinite import attention_nonfinite
 from validate.metrics.attention_propagated_ratio import attention_propagated_ratio
 from validate.metrics.attention_rel_l2 import attention_rel_l2
@@ -55,6 +56,7 @@ METRICS: Mapping[str, Metric] = {
     "attention.row_rel_l2": attention_row_rel_l2,
     "attention.scale": attention_scale,
     "attention.lse_abs": attention_lse_abs,
+    "attention.lse_slope": attention_lse_slope,
     "attention.hidden_rel_l2": attention_hidden_rel_l2,
     "attention.introduced_ratio": attention_introduced_ratio,
     "attention.propagated_ratio": attention_propagated_ratio,

@@ -71,6 +71,8 @@ class Scan:
     lse_rows: int = 0
     lse_fit: Array = field(default_factory=lambda: np.zeros(2))
     """Sum of ref * cand and of ref^2 over all LSEs: the slope of cand on ref."""
+    lse_along: dict[str, Array] = field(default_factory=dict)
+    """By mode and layer, e.g. ``prefill.mla.3``: sum of (cand - ref) * ref and of ref^2."""
     bad: dict[str, Findings] = field(default_factory=dict)
     """By ``out``, ``lse``, ``hidden`` or ``other``: tensors with non-finite values."""
     bad_oracle: dict[str, Findings] = field(default_factory=dict)
@@ -249,6 +251,9 @@ def _add_lse(step: _Step, sides: Mapping[str, NDArray[Any]]) -> None:
     made = step.made
     made.lse_rows += len(ref)
     made.lse_fit += ((ref * cand).sum(), (ref * ref).sum())
+    layer = step.place.name.removesuffix(".out")
+    along = np.array([((cand - ref) * ref).sum(), (ref * ref).sum()])
+    made.lse_along[layer] = made.lse_along.get(layer, np.zeros(2)) + along
     sums = step.sums(ref.shape[1])
     if sums.errors.err2.size == ref.shape[1]:
         add_lse(sums.errors, ref, cand)

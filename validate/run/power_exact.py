@@ -20,6 +20,7 @@ _EFFECTS = {
     "attention.row_rel_l2": ("one-row relative error", "rel-L2"),
     "attention.scale": ("one-head scale error", "|alpha - 1|"),
     "attention.lse_abs": ("one LSE off by", "nats"),
+    "attention.lse_slope": ("scale error of all LSEs of a mode", "|slope - 1|"),
     "attention.routing_weight": ("one routing weight off by", "weight"),
     "logits.kl_max": ("KL at one position", "nats"),
 }

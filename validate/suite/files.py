@@ -107,14 +107,40 @@ def load_limits(path: Path, *, known: Collection[str] | None = None) -> Limits:
 
     Raises:
         SuiteError: The file is missing or no TOML, a number is NaN, infinite or
-            negative, a limit does not lie strictly between clean and fault, or a
-            metric or dtype is unknown.
+            negative, a limit does not lie strictly between clean and fault, a
+            budget of a deviation is below the ordinary limit, or a metric or dtype is unknown.
     """
     names = _limit_names(known)
     found, lines = _load_tables(path, LimitEntry, lambda key: _check_limit_key(key, names))
     label = label_of(path)
+    told = [
+        f"{label}:{lines[key]}: {problem}"
+        for key, entry in found.items()
+        if (problem := _below_base(key, entry, found)) is not None
+    ]
+    if told:
+        raise SuiteError(listed(told))
     entries = {key: _limit(f"{label}#{key}", entry) for key, entry in found.items()}
     return Limits(path=label, entries=entries, lines=lines)
+
+
+def _below_base(key: str, budget: LimitEntry, found: Mapping[str, LimitEntry]) -> str | None:
+    """Why a deviation's budget makes no sense beside the ordinary limit; None when it does."""
+    base_key = key.split(".", 2)[-1] if key.startswith("deviation.") else key
+    base = found.get(base_key)
+    if base is None or base is budget:
+        return None
+    for name, own, ordinary in (
+        ("value", budget.value, base.value),
+        ("worst", budget.worst, base.worst),
+    ):
+        if ordinary is not None and own is not None and own < ordinary:
+            return (
+                f"[{key}] {name} {own:g} is below the ordinary {ordinary:g} of [{base_key}]: a "
+                "budget allows for a deviation; raise it, or remove the table so that the ordinary "
+                "limit holds"
+            )
+    return None
 
 
 def load_rules(path: Path, *, known: Collection[str] | None = None) -> dict[str, CleanRule]:

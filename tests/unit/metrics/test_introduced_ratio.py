@@ -368,7 +368,7 @@ def test_decode_prefix_is_the_one_of_the_decode_run_where_it_was_captured():
     assert m.breakdown["decode.mla.1 cand"] < 0.006
 
 
-def test_the_oracle_runs_once_a_side_in_pairs_that_share_it(monkeypatch):
+def test_the_oracle_runs_once_a_side_in_pairs_that_share_it():
     """Ref against cand, then ref against itself: the second pair needs no layer at all."""
     calls = []
 
@@ -376,12 +376,13 @@ def test_the_oracle_runs_once_a_side_in_pairs_that_share_it(monkeypatch):
         calls.append(len(x))
         return doubling(x, *rest, **more)
 
-    monkeypatch.setattr(oracle, "attention_layer", counted)
     first = make_pair(REF, CAND, weights={}, config=CONFIG.model_dump())
-    apart = attention_introduced_ratio(first, LEVELS)
-    ran = len(calls)
     itself = dataclasses.replace(first, cand=first.ref, _cache={})
-    same = attention_introduced_ratio(itself, LEVELS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oracle, "attention_layer", counted)
+        apart = attention_introduced_ratio(first, LEVELS)
+        ran = len(calls)
+        same = attention_introduced_ratio(itself, LEVELS)
 
     assert ran == 4  # two sides, two prompts
     assert len(calls) == ran

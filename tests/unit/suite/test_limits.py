@@ -160,6 +160,43 @@ def test_bad_limits_are_refused(tmp_path, old, new, expected):
     assert expected in refused(tmp_path, old, new)
 
 
+@pytest.mark.parametrize(
+    ("table", "part"),
+    [
+        ("[deviation.state-bf16.near_tie.bfloat16]\nvalue = 0.2", "value 0.2 is below the ordinary 0.25"),
+        (
+            "[deviation.state-bf16.logits.err_ratio.bfloat16]\nvalue = 2.0\nworst = 1.9",
+            "worst 1.9 is below the ordinary 2",
+        ),
+    ],
+)  # fmt: skip
+def test_a_budget_below_the_ordinary_limit_is_refused(tmp_path, table, part):
+    """It would tighten what it is to allow for; line and way out are named."""
+    base = (
+        '[logits.err_ratio.bfloat16]\nvalue = 1.5\nworst = 2.0\nsource = "derived"\npointer = "x"\n'
+    )
+    text = '[near_tie.bfloat16]\nvalue = 0.25\nsource = "derived"\npointer = "x"\n' + base
+    path = tmp_path / "t.toml"
+    path.write_text(f'schema_version = 1\n{text}{table}\nsource = "derived"\npointer = "x"\n')
+
+    with pytest.raises(SuiteError) as caught:
+        load_limits(path, known=KNOWN)
+    assert "t.toml:11: [deviation.state-bf16." in str(caught.value)
+    assert part in str(caught.value)
+    assert "raise it, or remove the table so that the ordinary limit holds" in str(caught.value)
+
+
+def test_a_budget_at_the_ordinary_limit_is_taken(tmp_path):
+    path = tmp_path / "t.toml"
+    tables = [
+        f'[{key}.bfloat16]\nvalue = 0.25\nsource = "derived"\npointer = "x"\n'
+        for key in ("near_tie", "deviation.state-bf16.near_tie")
+    ]
+    path.write_text("schema_version = 1\n" + "".join(tables))
+
+    assert len(load_limits(path, known=KNOWN).entries) == 2
+
+
 def test_what_is_written_reads_back_equal(tmp_path, limits):
     """Every number to the last bit, in the same order."""
     path = Path(limits.path)
