@@ -90,7 +90,7 @@ def result_of(
     failed = done.failed
     known = (*operation.contract.clauses, *GENERAL)
     clauses = {clause: done.count(clause) for clause in known}
-    verdict, reason = _verdict(done, why, clauses)
+    verdict, reason = _verdict(done, why, clauses, one=effort == "case")
     return ConformanceResult(
         tool_version=validate.__version__,
         op=operation.contract.op,
@@ -124,12 +124,16 @@ def result_of(
     )
 
 
-def _verdict(done: Sweep, why: str | None, clauses: Mapping[str, int]) -> tuple[Any, str | None]:
+def _verdict(
+    done: Sweep, why: str | None, clauses: Mapping[str, int], *, one: bool
+) -> tuple[Any, str | None]:
     if why is not None:
         return Outcome.INCONCLUSIVE, f"nothing ran: {why}"
     if not done.failed:
         return Outcome.PASS, None
     broken = ", ".join(clause for clause, count in clauses.items() if count)
+    if one:
+        return Outcome.FAIL, f"it breaks: {broken}"
     return Outcome.FAIL, f"{len(done.failed)} of {len(done.points)} points break: {broken}"
 
 

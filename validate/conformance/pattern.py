@@ -180,15 +180,10 @@ def _coordinate_patterns(failing: Sequence[Point]) -> Iterator[str]:
         if min(starts) > 0 and axis in _SERIAL and boundary >= _LEAST_BOUNDARY:
             yield f"{_plural(axis)} after a boundary of {boundary} (first at {min(starts)})"
         elif min(starts) > 0:
-            yield f"only {_plural(axis)} >= {min(starts)}" + _ends(axis, every)
+            one = len(every) == 1
+            yield f"only {axis} {min(every)}" if one else f"only {_plural(axis)} >= {min(starts)}"
         elif every == {0} and _has_more(axis, failing):
             yield f"only {axis} 0"
-
-
-def _ends(axis: str, every: set[int]) -> str:
-    if len(every) == 1:
-        return f" (only {axis} {next(iter(every))} was seen wrong)"
-    return ""
 
 
 def _has_more(axis: str, failing: Sequence[Point]) -> bool:
