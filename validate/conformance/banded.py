@@ -17,8 +17,8 @@ from validate.conformance.arrays import to_torch
 
 __all__ = ["Banded", "bytes_of", "overlaps", "place_inputs", "poison", "poisoned_memory", "span"]
 
-BAND = 1024
-"""Bytes of poison before and after each input; keeps an alignment of 256 bytes."""
+BAND, WIDEST, ALIGNMENT = 1024, 1 << 20, 256
+"""Bytes of poison before and after an input: as many as it has, within these bounds."""
 NAN_BYTE = 0xFF
 """All ones is NaN in float64, float32, bfloat16, float16, float8_e4m3fn and float8_e8m0fnu."""
 FNUZ_NAN_BYTE = 0x80
@@ -33,10 +33,12 @@ class Banded:
     def __init__(self, array: np.ndarray, *, device: str) -> None:
         held = to_torch(array, device=device)
         size = held.numel() * held.element_size()
+        rounded = -(-size // ALIGNMENT) * ALIGNMENT
+        self.band = min(max(BAND, rounded), WIDEST)
         self.buffer = torch.full(
-            (size + 2 * BAND,), _poison_byte(held.dtype), dtype=torch.uint8, device=device
+            (size + 2 * self.band,), _poison_byte(held.dtype), dtype=torch.uint8, device=device
         )
-        inside = self.buffer[BAND : BAND + size]
+        inside = self.buffer[self.band : self.band + size]
         self.tensor = inside.view(held.dtype).view(held.shape)
         self.tensor.copy_(held)
         self._before = self.buffer.clone()
@@ -47,17 +49,21 @@ class Banded:
         changed = torch.nonzero(self.buffer != self._before).flatten()
         if changed.numel() == 0:
             return None
+        start, end = self.band, self.band + self._size
         first, last = int(changed[0]), int(changed[-1])
-        if first < BAND and last < BAND:
-            return f"{changed.numel()} bytes before its start were written, the first {BAND - first} bytes before"
-        if first >= BAND + self._size:
-            return f"{changed.numel()} bytes past its end were written, the last {last - BAND - self._size + 1} bytes past"
-        inside = int(((changed >= BAND) & (changed < BAND + self._size)).sum())
-        element = (int(changed[(changed >= BAND)][0]) - BAND) // self.tensor.element_size()
+        count = changed.numel()
+        if last < start:
+            return f"{count} bytes before its start were written, the first {start - first} before"
+        if first >= end:
+            return f"{count} bytes past its end were written, the last {last - end + 1} past"
+        own = changed[(changed >= start) & (changed < end)]
+        if own.numel() == 0:
+            return f"{count} bytes before its start and past its end were written"
+        element = (int(own[0]) - start) // self.tensor.element_size()
         place = np.unravel_index(element, tuple(self.tensor.shape)) if self.tensor.ndim else ()
-        more = "" if inside == changed.numel() else " and bytes outside it"
+        more = "" if own.numel() == count else " and bytes outside it"
         where = f" at {tuple(int(i) for i in place)}" if self.tensor.ndim else ""
-        return f"{inside} of its {self._size} bytes were written, the first{where}{more}"
+        return f"{own.numel()} of its {self._size} bytes were written, the first{where}{more}"
 
 
 def place_inputs(

@@ -52,9 +52,25 @@ def _serve(pipe: Connection) -> None:
         try:
             pipe.send(("gave", dict(call(inputs))))
         except Broke as broke:
+            if not _usable(device):
+                pipe.send(("ended", asdict(broke.breach)))
+                return
             pipe.send(("broke", asdict(broke.breach)))
         except Exception as error:  # noqa: BLE001  ours, not the implementation's: told as such
             pipe.send(("bug", f"{type(error).__name__}: {error}"))
+
+
+def _usable(device: str) -> bool:
+    """Whether the device still works: an illegal access spoils it for the whole process."""
+    import torch
+
+    try:
+        if device != "cpu":
+            torch.ones(1, device=device).add_(1).cpu()
+            torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -67,7 +67,10 @@ class Isolated:
         except (EOFError, OSError) as error:
             self.lost += 1
             raise Broke(Breach(clause="returns", what=self._died())) from error
-        if kind == "broke":
+        if kind == "ended":
+            self.lost += 1
+            self._stop()
+        if kind in {"broke", "ended"}:
             raise Broke(Breach(**found))
         if kind == "bug":
             msg = f"{self._job[1]}: the guards themselves raised {found}"

@@ -8,7 +8,7 @@ from tests.unit.conformance import tiny
 from validate.conformance.banded import bytes_of, overlaps, poisoned_memory, span
 from validate.conformance.guard import GENERAL, Broke, direct
 from validate.conformance.isolation import guarded
-from validate.errors import InputError
+from validate.errors import InputError, ValidateError
 
 SETTINGS = {"sign": "plus"}
 CASE = tiny.case(2, 12, 1.0)
@@ -69,6 +69,16 @@ def test_slow_call_breaks_time_once_it_is_over() -> None:
 
 def test_input_that_was_written_is_told_with_its_place() -> None:
     assert "the first at (1, 11)" in broken(tiny.writes_input).what
+
+
+def test_overrun_as_long_as_the_input_itself_is_seen() -> None:
+    def rows_too_many(x: torch.Tensor, shift: float) -> torch.Tensor:
+        y = tiny.right(x, shift)
+        torch.as_strided(x, (x.numel(),), (1,), x.storage_offset() + x.numel()).zero_()
+        return y
+
+    what = broken(rows_too_many, tiny.case(64, 128)).what
+    assert what == "input 'x': 32768 bytes past its end were written, the last 32768 past"
 
 
 def test_read_past_the_end_and_memory_never_written_show_as_nan() -> None:
@@ -151,6 +161,12 @@ class TestGuarded:
             call(CASE.inputs)
 
         assert caught.value.breach.clause == "returns"
+
+    def test_fault_of_the_guards_is_no_finding_about_the_implementation(self) -> None:
+        with self.call("right") as call:
+            with pytest.raises(ValidateError, match="the guards themselves raised KeyError: 'x'"):
+                call({"z": CASE.inputs["x"], "shift": 1.0})
+            assert (call(CASE.inputs)["y"] == 2 * CASE.inputs["x"] + np.float32(1)).all()
 
     def test_implementation_that_cannot_be_imported_is_an_input_error(self) -> None:
         with pytest.raises(InputError, match="did you mean 'right'"), self.call("rigt"):
