@@ -31,11 +31,11 @@ CONTRACT = Contract(
     clauses={
         **CLAUSES,
         "k": "k >= vocab keeps the row and divides it by its sum; k <= 0 is 1 (low_k=clamp) or "
-        "the whole row (low_k=off). Entries are compared as they came in: there is no band.",
+        "the whole row (low_k=off), or is not asked for (undefined). Entries are compared as they came in: there is no band.",
     },
     settings={
         "ties": TIES,
-        "low_k": ("clamp", "off"),
+        "low_k": ("clamp", "off", "undefined"),
         "damaged": DAMAGED,
         "output": OUTPUT,
     },
@@ -60,7 +60,8 @@ def _mixes(
         return mixed
     if plan.kind == "peaked" and plan.vocab == 500:  # noqa: PLR2004
         # A row without top-k writes past a scratch sized for 50; then 50 itself, and k <= 0.
-        mixed += [("50,V,8", (50, plan.vocab, 8)), ("0,-1,5", (0, -1, 5))]
+        mixed += [("50,V,8", (50, plan.vocab, 8))]
+        mixed += [] if settings["low_k"] == "undefined" else [("0,-1,5", (0, -1, 5))]
     scalars: list[tuple[str, int | tuple[float, ...]]] = []
     if plan.rows == 1 or effort is Effort.FULL:
         scalars = [("all 1", 1), ("all 4", 4), ("all V", plan.vocab)]
