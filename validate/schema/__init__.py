@@ -14,6 +14,7 @@ from validate.schema.manifest import (
     supported_evidence,
 )
 from validate.schema.measurement import Interval, Levels, Measurement, Worst
+from validate.schema.draft_config import DraftConfig
 from validate.schema.model_config import ModelConfig
 from validate.schema.pair import Pair, Side
 from validate.schema.prompts import PROMPT_ID, Prompt
@@ -27,6 +28,7 @@ __all__ = [
     "ArtifactFile",
     "CaptureHeader",
     "Deviation",
+    "DraftConfig",
     "Evidence",
     "GateKind",
     "Interval",

@@ -173,8 +173,12 @@ def training_logits(
     config: ModelConfig,
     options: PathOptions,
     layers: Layers = PLAIN,
+    hidden: list[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Logits (batch, tokens, vocab) and expert loads (MoE layers, experts)."""
+    """Logits (batch, tokens, vocab) and expert loads (MoE layers, experts).
+
+    With ``hidden`` each layer's hidden state (batch, tokens, hidden) is appended to it.
+    """
 
     def normed(value: Tensor, site: str, norm: str) -> Tensor:
         return layers.mix(
@@ -211,5 +215,7 @@ def training_logits(
             made, load = layers.moe(x, layer_weights(weights, f"layers.{i}.moe."), config, options)
             loads.append(load)
         prefix = prefix + made
+        if hidden is not None:
+            hidden.append(prefix)
     final = normed(prefix, "output_res", "final_norm.weight")
     return linear(final, weights["lm_head.weight"]), torch.stack(loads)
