@@ -103,7 +103,8 @@ def _norm(x: Tensor, weight: Tensor, draft: DraftConfig) -> Tensor:
 
 
 def _by_head(x: Tensor, draft: DraftConfig) -> Tensor:
-    return x.unflatten(-1, (draft.heads, draft.head_dim)).transpose(1, 2)
+    split: Tensor = x.unflatten(-1, (draft.heads, draft.head_dim))
+    return split.transpose(1, 2)
 
 
 def context_features(weights: Weights, taps: Sequence[Tensor], *, draft: DraftConfig) -> Tensor:
@@ -174,7 +175,9 @@ def block_hidden(
         normed = _norm(x, weights[p + "mlp_norm.weight"], draft)
         gate = nnf.silu(linear(normed, weights[p + "gate.weight"]))
         x = x + linear(gate * linear(normed, weights[p + "up.weight"]), weights[p + "down.weight"])
-    return _norm(x, weights["final_norm.weight"], draft).unflatten(1, (blocks, draft.block))
+    final: Tensor = _norm(x, weights["final_norm.weight"], draft)
+    by_block: Tensor = final.unflatten(1, (blocks, draft.block))
+    return by_block
 
 
 def block_logits(hidden: Tensor, lm_head: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Frozen records that cross rooms or reach disk."""
 
+from validate.schema.draft_config import DraftConfig
 from validate.schema.manifest import (
     SCHEMA_VERSION,
     ArtifactFile,
@@ -14,7 +15,6 @@ from validate.schema.manifest import (
     supported_evidence,
 )
 from validate.schema.measurement import Interval, Levels, Measurement, Worst
-from validate.schema.draft_config import DraftConfig
 from validate.schema.model_config import ModelConfig
 from validate.schema.pair import Pair, Side
 from validate.schema.prompts import PROMPT_ID, Prompt

@@ -22,7 +22,7 @@ from scipy import stats
 from tasks import addition, brackets, copying, recall, sorting
 from torch import Tensor
 
-from validate.models import PathOptions, Trace, forward, load_config, load_weights, prefill
+from validate.models import PathOptions, Trace, forward, load_config, load_weights
 from validate.models.dspark import (
     block_hidden,
     block_logits,
@@ -119,10 +119,9 @@ class Loop:
             fed = torch.cat([anchor.unsqueeze(1), drafts], 1)
             logits, made, _ = self._pass(fed, state, torch.full_like(place, block + 1))
             p = torch.softmax(logits, -1)
-            at = lambda law: law.gather(-1, drafts.unsqueeze(-1)).squeeze(-1)  # noqa: E731
             if warm:
                 coin = torch.rand(batch, block, generator=rng, device=self.device)
-                accept = coin * at(q) < at(p[:, :-1])
+                accept = coin * drawn(q, drafts) < drawn(p[:, :-1], drafts)
                 space = torch.minimum(p[:, :-1], self.run["unigram"]).sum(-1)
             else:
                 accept = drafts == p[:, :-1].argmax(-1)
@@ -152,6 +151,11 @@ class Loop:
             "length": ((done - 1) / steps).cpu().numpy(),
             "counts": counts.sum(0).cpu().numpy(),
         }
+
+
+def drawn(law: Tensor, ids: Tensor) -> Tensor:
+    """Probability (batch, block) of ``ids`` under ``law`` (batch, block, vocab)."""
+    return law.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
 
 
 def interval(values: np.ndarray) -> dict[str, float]:
