@@ -12,7 +12,14 @@ from validate.models.options import PathOptions
 from validate.models.trace import Silent, Trace
 from validate.schema import ModelConfig
 
-__all__ = ["KdaInputs", "KdaState", "chunk_delta_rule", "kda_layer", "recurrent_delta_rule"]
+__all__ = [
+    "KdaInputs",
+    "KdaState",
+    "KdaSteps",
+    "chunk_delta_rule",
+    "kda_layer",
+    "recurrent_delta_rule",
+]
 
 L2_EPS = 1e-6
 """Inside the root of the q and k normalisation; fla ``naive_recurrent_kda``."""
@@ -25,6 +32,25 @@ class KdaState(NamedTuple):
     """(batch, heads, key, value), float32 under bfloat16; K-first."""
     conv: Tensor
     """(batch, 3, channels, taps): the last ``conv_kernel - 1`` inputs of q, k, v, oldest first."""
+
+
+class KdaSteps(NamedTuple):
+    """Snapshots of one KDA layer, one after every token of a pass."""
+
+    recurrent: Tensor
+    """(batch, tokens, heads, key, value) in the dtype that states are stored in."""
+    conv: Tensor
+    """(batch, 3, channels, taps + tokens): the history before the pass, then its inputs."""
+
+    def after(self, counts: Tensor, before: KdaState) -> KdaState:
+        """The state after the first ``counts[b]`` tokens of each row; 0 gives ``before``."""
+        taps = self.conv.shape[-1] - self.recurrent.shape[1]
+        index = counts.unsqueeze(1) + torch.arange(taps, device=counts.device)
+        index = index[:, None, None].expand(-1, *self.conv.shape[1:3], -1)
+        row = torch.arange(len(counts), device=counts.device)
+        stepped = self.recurrent[row, (counts - 1).clamp(min=0)]
+        kept = torch.where((counts > 0).view(-1, 1, 1, 1), stepped, before.recurrent)
+        return KdaState(kept, self.conv.gather(3, index))
 
 
 class KdaInputs(NamedTuple):
@@ -81,16 +107,18 @@ def recurrent_delta_rule(inputs: KdaInputs, state: Tensor) -> tuple[Tensor, Tens
     """Token by token: ``S <- Diag(exp g) S; S <- S + beta k (v - S^T k)^T; o = S^T q``.
 
     Returns:
-        Outputs (batch, heads, tokens, value) and the state after the last token.
+        Outputs (batch, heads, tokens, value) and the states after every token,
+        (batch, tokens, heads, key, value).
     """
-    outputs = []
+    outputs, states = [], []
     for t in range(inputs.q.shape[2]):
         k = inputs.k[:, :, t].unsqueeze(-1)
         state = state * inputs.log_decay[:, :, t].exp().unsqueeze(-1)
         missing = inputs.v[:, :, t] - (state * k).sum(-2)
         state = state + k * (inputs.beta[:, :, t, None] * missing).unsqueeze(-2)
         outputs.append((state * inputs.q[:, :, t].unsqueeze(-1)).sum(-2))
-    return torch.stack(outputs, dim=2), state
+        states.append(state)
+    return torch.stack(outputs, dim=2), torch.stack(states, dim=1)
 
 
 def scan_chunks(transition: Tensor, update: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,18 +257,23 @@ def kda_layer(
     decode: bool,
     place: str,
     trace: Trace | Silent,
+    steps: dict[int, KdaSteps] | None = None,
+    layer: int = 0,
 ) -> tuple[Tensor, KdaState]:
     """One KDA layer on (batch, tokens, hidden); ``lengths[b]`` tokens of row b are real.
+
+    With ``steps`` the decode form leaves the snapshots after every token there, under ``layer``.
 
     Returns:
         The layer's output (batch, tokens, hidden) and the state after the real tokens.
     """
     valid = torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(1)
     inputs, raw = kda_inputs(x, state.conv, valid, weights, config=config, options=options)
-    recurrent = state.recurrent.to(options.accumulate)
+    recurrent, states = state.recurrent.to(options.accumulate), None
     if decode:
         trace.branch("kda.recurrent")
-        out, recurrent = recurrent_delta_rule(inputs, recurrent)
+        out, states = recurrent_delta_rule(inputs, recurrent)
+        recurrent = states[:, -1]
     else:
         trace.branch("kda.chunk")
         out, recurrent = chunk_delta_rule(inputs, recurrent, chunk=options.kda_chunk)
@@ -250,6 +283,9 @@ def kda_layer(
     conv = torch.stack(
         [next_history(r, state.conv[:, i], lengths) for i, r in enumerate(raw)], dim=1
     )
+    if steps is not None and states is not None:
+        fed = torch.stack([r.transpose(1, 2) for r in raw], dim=1).to(conv.dtype)
+        steps[layer] = KdaSteps(states.to(recurrent.dtype), torch.cat([state.conv, fed], dim=-1))
     out = out.transpose(1, 2).to(x.dtype)
     trace.emit(f"{place}.out", out)
     acc = options.accumulate

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from validate.models.kda import KdaState, kda_layer
+from validate.models.kda import KdaState, KdaSteps, kda_layer
 from validate.models.mla import mla_layer
 from validate.models.moe import dense_mlp, moe_layer
 from validate.models.ops import attention_residual_mix, linear, rms_norm
@@ -14,7 +14,7 @@ from validate.models.options import PathOptions
 from validate.models.trace import SILENT, Silent, Trace
 from validate.schema import ModelConfig
 
-__all__ = ["State", "empty_state", "forward", "layer_weights"]
+__all__ = ["State", "Window", "commit", "empty_state", "forward", "forward_steps", "layer_weights"]
 
 Weights = Mapping[str, Tensor]
 
@@ -28,6 +28,33 @@ class State:
     kv: Mapping[int, Tensor]
     """MLA layer -> latent cache (batch, keys, latent + rope)."""
     kda: Mapping[int, KdaState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """What a decode pass of a few tokens leaves before anything of it is committed."""
+
+    before: State
+    kv: Mapping[int, Tensor]
+    """The latent caches with every token of the pass written behind ``before``."""
+    steps: Mapping[int, KdaSteps]
+    """KDA layer -> snapshots after every token."""
+
+
+def commit(window: Window, counts: Tensor) -> State:
+    """Keep the first ``counts[b]`` tokens of each row's window and roll the rest back.
+
+    The latent caches keep what was written; rows behind a length are never read
+    and are written over by the next pass.
+    """
+    return State(
+        lengths=window.before.lengths + counts,
+        kv=window.kv,
+        kda={
+            layer: steps.after(counts, window.before.kda[layer])
+            for layer, steps in window.steps.items()
+        },
+    )
 
 
 def empty_state(
@@ -79,6 +106,7 @@ class _Pass:
         self.bank: list[Tensor] = []
         self.kv: dict[int, Tensor] = {}
         self.kda: dict[int, KdaState] = {}
+        self.steps: dict[int, KdaSteps] = {}
 
     def mix(self, prefix: Tensor, site: str) -> Tensor:
         """The attention-residual mix at ``site``, before the ordinary norm."""
@@ -123,6 +151,8 @@ class _Pass:
             decode=self.decode,
             place=f"{self.mode}.kda.{layer}",
             trace=self.trace,
+            steps=self.steps,
+            layer=layer,
         )
         return out
 
@@ -161,6 +191,14 @@ class _Pass:
         self.trace.emit(f"{self.mode}.hidden.{layer}", prefix)
         return prefix
 
+    def logits(self, tokens: Tensor) -> Tensor:
+        """Every layer and the head over (batch, tokens) ids."""
+        prefix = self.weights["embed.weight"][tokens].to(self.options.dtype)
+        for layer in range(self.config.layers):
+            prefix = self.layer(layer, prefix)
+        final = self.norm(self.mix(prefix, "output_res"), "final_norm.weight")
+        return linear(final, self.weights["lm_head.weight"])
+
 
 def forward(
     weights: Weights,
@@ -195,9 +233,25 @@ def forward(
     if lengths is None:
         lengths = torch.full((batch,), count, device=tokens.device)
     run = _Pass(weights, config, options, state=state, lengths=lengths, decode=decode, trace=trace)
-    prefix = weights["embed.weight"][tokens].to(options.dtype)
-    for layer in range(config.layers):
-        prefix = run.layer(layer, prefix)
-    final = run.norm(run.mix(prefix, "output_res"), "final_norm.weight")
-    logits = linear(final, weights["lm_head.weight"])
+    logits = run.logits(tokens)
     return logits, State(lengths=state.lengths + lengths, kv=run.kv, kda=run.kda)
+
+
+def forward_steps(
+    weights: Weights,
+    tokens: Tensor,
+    *,
+    config: ModelConfig,
+    options: PathOptions,
+    state: State,
+    trace: Trace | Silent = SILENT,
+) -> tuple[Tensor, Window]:
+    """Run a window of tokens, all real, through the decode form and keep every step's state.
+
+    Returns:
+        Logits (batch, tokens, vocab) and the window, for ``commit``.
+    """
+    lengths = torch.full_like(state.lengths, tokens.shape[1])
+    run = _Pass(weights, config, options, state=state, lengths=lengths, decode=True, trace=trace)
+    logits = run.logits(tokens)
+    return logits, Window(before=state, kv=run.kv, steps=run.steps)

@@ -18,6 +18,7 @@ from validate.schema.measurement import Interval, Levels, Measurement, Worst
 from validate.schema.model_config import ModelConfig
 from validate.schema.pair import Pair, Side
 from validate.schema.prompts import PROMPT_ID, Prompt
+from validate.schema.sampling import SamplingParams
 from validate.schema.streams import Stream
 from validate.schema.verdict import EXIT_CODES, GateKind, Limit, NoiseFloor, Outcome, Verdict
 
@@ -44,6 +45,7 @@ __all__ = [
     "PathProof",
     "Prompt",
     "Provenance",
+    "SamplingParams",
     "Side",
     "Stream",
     "TensorEntry",

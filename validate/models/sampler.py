@@ -1,0 +1,121 @@
+"""From logits to the law that a request asked for, and draws from it, for batches of mixed requests.
+
+Order: temperature, softmax, top-k, top-p, min-p; each filter divides what it
+keeps. Two builds: ``dense`` filters whole rows by threshold and keeps ties,
+``sparse`` takes ``torch.topk`` of the widest request first and keeps exactly k.
+Every request's numbers come from a hash of its own seed, the token's position
+and what the number is for, so no batchmate and no step order can move them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from validate.models.renorm import top_k_renorm_prob, top_p_renorm_prob
+from validate.numerics.keyed import keyed_uniform
+from validate.schema import SamplingParams
+
+__all__ = ["ACCEPT", "DRAFT", "FINAL", "Build", "Requests", "draw", "requested_law", "uniforms"]
+
+Build = Literal["dense", "sparse"]
+DRAFT, ACCEPT, FINAL = 0, 1, 2
+"""What a number is for: drawing a draft, judging it, drawing the token that ends a step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """Parameters of a batch as tensors, (batch,) each."""
+
+    temperature: Tensor
+    top_k: Tensor
+    top_p: Tensor
+    min_p: Tensor
+    seeds: np.ndarray
+    """int64; -1 for a greedy request."""
+
+    @classmethod
+    def of(cls, params: Sequence[SamplingParams], *, device: str | torch.device) -> "Requests":
+        """The batch of ``params``, in order."""
+        return cls(
+            temperature=torch.tensor([p.temperature for p in params], device=device),
+            top_k=torch.tensor([p.top_k for p in params], device=device),
+            top_p=torch.tensor([p.top_p for p in params], device=device),
+            min_p=torch.tensor([p.min_p for p in params], device=device),
+            seeds=np.array([-1 if p.seed is None else p.seed for p in params], np.int64),
+        )
+
+    @property
+    def greedy(self) -> Tensor:
+        """(batch,) bool."""
+        return self.temperature == 0
+
+
+def _per_row(values: Tensor, rows: int) -> Tensor:
+    return values.repeat_interleave(rows)
+
+
+def _one_hot(logits: Tensor) -> Tensor:
+    """All mass on the largest logit, the lowest id among equals."""
+    top = logits.amax(-1, keepdim=True)
+    first = (logits == top).int().argmax(-1, keepdim=True)
+    return torch.zeros_like(logits).scatter_(-1, first, 1.0)
+
+
+def _min_p(probs: Tensor, least: Tensor) -> Tensor:
+    """Threshold and values from one row; ``least`` (rows,)."""
+    limit = least.unsqueeze(1) * probs.amax(-1, keepdim=True)
+    kept = torch.where(probs >= limit, probs, 0.0)
+    return kept / kept.sum(-1, keepdim=True)
+
+
+def _filtered(probs: Tensor, k: Tensor, requests: tuple[Tensor, Tensor], build: Build) -> Tensor:
+    """Top-k, top-p and min-p of (rows, vocab) probabilities."""
+    top_p, min_p = requests
+    rule: Literal["all", "exactly_k"] = "all" if build == "dense" else "exactly_k"
+    kept = top_k_renorm_prob(probs, k.to(torch.int32), rule=rule)
+    return _min_p(top_p_renorm_prob(kept, top_p, rule=rule), min_p)
+
+
+def requested_law(logits: Tensor, requests: Requests, *, build: Build) -> Tensor:
+    """The law of each row under its request's parameters.
+
+    Args:
+        logits: (batch, rows, vocab), any float dtype.
+        requests: parameters of the batch.
+        build: ``dense`` keeps ties at the k-th value, ``sparse`` exactly k.
+
+    Returns:
+        float32 (batch, rows, vocab); a greedy request's row has all mass on the argmax.
+    """
+    batch, rows, vocab = logits.shape
+    wide = logits.float().flatten(0, 1)
+    t = _per_row(requests.temperature, rows).unsqueeze(1)
+    probs = torch.softmax(wide / torch.where(t == 0, 1.0, t), dim=-1)
+    k = _per_row(torch.where(requests.top_k == 0, vocab, requests.top_k), rows)
+    filters = (_per_row(requests.top_p, rows), _per_row(requests.min_p, rows))
+    law = torch.where(t == 0, _one_hot(wide), _filtered(probs, k, filters, build))
+    return law.view(batch, rows, vocab)
+
+
+def uniforms(requests: Requests, positions: Tensor, purpose: int) -> Tensor:
+    """Numbers in (0, 1), float64, for each request at ``positions`` (batch, n)."""
+    places = positions.cpu().numpy()
+    made = keyed_uniform(0, requests.seeds[:, None], places, np.int64(purpose))
+    return torch.from_numpy(made).to(positions.device)
+
+
+def draw(weights: Tensor, u: Tensor) -> Tensor:
+    """First id whose running sum of ``weights`` exceeds ``u`` times the whole; (...,) ids.
+
+    Args:
+        weights: (..., vocab), not negative; need not sum to 1. An empty row gives the last id.
+        u: (...,) in [0, 1).
+    """
+    running = weights.double().cumsum(-1)
+    past = running > u.unsqueeze(-1) * running[..., -1:]
+    last = weights.shape[-1] - 1
+    return torch.where(past.any(-1), past.int().argmax(-1), last)
