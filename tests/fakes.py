@@ -172,6 +172,7 @@ class FakeSide:
             else dict(prompts)
         )
         self._tensors = tensors
+        self.drawn: dict[str, dict[str, Stream]] = {}
         self.reads: list[str] = []
         """``prompt/name`` of every tensor that was read, in order."""
 

@@ -36,6 +36,12 @@ VERSES = {
     "james": (0.97, 3),
 }
 """Where in the held-out text the book stands, and tokens of its prompt."""
+SPECULATIVE = (
+    *("inside-09", "inside-17", "inside-06-sum", "add3-0", "copy-0", "copy-1", "sort-1"),
+    *("brackets-2", "recall-64-0", "recall-64-1", "text-00", "text-01", "text-02", "text-03"),
+    *("unicode-4", "boundary-65"),
+)
+"""Prompts that get sampled and speculative streams: few, for every stream is stored whole."""
 BOUNDARY = (31, 32, 33, 63, 64, 65)
 UNICODE = {
     4: ("And the king said to the café in Zürich, that it was naïve at 12 °C.", 2),
@@ -136,6 +142,9 @@ def main() -> None:
     filler = rows.Filler(text, rng)
     more = more_inside(random.Random(MORE_SEED), text)
     made = [*inside(filler), *more, *answered(rng, filler), *texts(filler)]
+    for one in made:
+        if one["id"] in SPECULATIVE:
+            one["tags"].append("speculative")
     path = Path(__file__).with_name("default.jsonl")
     path.write_text("".join(json.dumps(p) + "\n" for p in made))
     scored = sum(

@@ -46,7 +46,8 @@ class Contents(NamedTuple):
     manifest: Manifest
     digest: str
     prompts: dict[str, Prompt]
-    streams: dict[str, Stream]
+    streams: dict[str, dict[str, Stream]]
+    """By kind, then by prompt id."""
     timing: dict[str, float]
     places: dict[tuple[str, str], Place]
     """By prompt id and tensor name."""
@@ -168,7 +169,7 @@ def check_file(root: Path, artifact: ArtifactFile, *, verify: bool) -> PinnedFil
 
 def _token_data(
     path: Path, manifest: Manifest, files: Mapping[str, PinnedFile], *, label: str
-) -> tuple[dict[str, Prompt], dict[str, Stream], dict[str, float]]:
+) -> tuple[dict[str, Prompt], dict[str, dict[str, Stream]], dict[str, float]]:
     again = resume_command(path, manifest.target)
     by_kind: dict[str, str] = {artifact.artifact: artifact.path for artifact in manifest.artifacts}
 
@@ -178,7 +179,7 @@ def _token_data(
     with blame(label, path / by_kind["prompts"], do_next=again):
         prompts = read_prompts(load("prompts"))
         _check_prompt_set(prompts, manifest)
-    streams: dict[str, Stream] = {}
+    streams: dict[str, dict[str, Stream]] = {"greedy": {}}
     if "streams" in by_kind:
         with blame(label, path / by_kind["streams"], do_next=again):
             streams = read_streams(load("streams"), prompts, manifest.batch_rows)
@@ -221,9 +222,12 @@ def _add_places(
 
 
 def _require_content(
-    prompts: Mapping[str, Any], streams: Mapping[str, Any], places: Mapping[tuple[str, str], Any]
+    prompts: Mapping[str, Any],
+    streams: Mapping[str, Mapping[str, Any]],
+    places: Mapping[tuple[str, str], Any],
 ) -> None:
-    bare = set(prompts) - set(streams) - {prompt for prompt, _ in places}
+    told = {prompt for held in streams.values() for prompt in held}
+    bare = set(prompts) - told - {prompt for prompt, _ in places}
     if bare:
         msg = f"{len(bare)} of {len(prompts)} prompts have neither tensor nor stream: {some(bare)}"
         raise Fault(msg)

@@ -90,19 +90,21 @@ def shard_name(number: int) -> str:
     return f"{SHARDS}/{number:05d}.safetensors"
 
 
-def artifact_of(name: str) -> Literal["logits", "state", "renorm", "tensors"]:
+def artifact_of(name: str) -> Literal["logits", "state", "renorm", "speculative", "tensors"]:
     """The artifact that a tensor name belongs to.
 
     Example:
         >>> [artifact_of(n) for n in ("logits", "stream.logits", "state.decode.kv.3")]
         ['logits', 'logits', 'state']
-        >>> artifact_of("decode.logits"), artifact_of("renorm.in")
-        ('tensors', 'renorm')
+        >>> artifact_of("decode.logits"), artifact_of("renorm.in"), artifact_of("spec.sampled.p")
+        ('tensors', 'renorm', 'speculative')
     """
     if name in ("logits", "stream.logits") or name.startswith("logits."):
         return "logits"
     if name.startswith("renorm."):
         return "renorm"
+    if name.startswith("spec."):
+        return "speculative"
     return "state" if name.startswith("state.") else "tensors"
 
 
@@ -191,6 +193,6 @@ def check_stream(stream: Stream, *, prompt: str, batch_row: int | None) -> None:
     if stream.batch_row >= stream.batch_size:
         msg = f"{where}: batch row {stream.batch_row} of a batch of {stream.batch_size}"
         raise Fault(msg)
-    if batch_row is not None and stream.batch_row != batch_row:
+    if stream.kind == "greedy" and batch_row not in (None, stream.batch_row):
         msg = f"{where}: batch row {stream.batch_row}, but {batch_row} for the prompt itself"
         raise Fault(msg)

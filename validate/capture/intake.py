@@ -1,6 +1,6 @@
 """What a backend hands over: checked, and made ready for the file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from validate.capture.format import DTYPES, Tensor, check_entry, check_prompt, check_stream
 from validate.capture.messages import Fault, validation_fault
 from validate.capture.shard import Part
-from validate.schema import PathProof, Prompt, Stream, TensorEntry
+from validate.schema import DRAWN_KINDS, PathProof, Prompt, Stream, TensorEntry
 
 __all__ = ["Held", "add_proofs", "hold"]
 
@@ -24,10 +24,16 @@ class Held(NamedTuple):
     """Its tensors by name, in alphabetical order."""
     nbytes: int
     """Of all its tensors."""
+    drawn: tuple[Stream, ...] = ()
 
 
 def hold(
-    prompt: Prompt, tensors: Mapping[str, Tensor], *, stream: Stream | None, batch_row: int
+    prompt: Prompt,
+    tensors: Mapping[str, Tensor],
+    *,
+    stream: Stream | None,
+    batch_row: int,
+    drawn: Sequence[Stream] = (),
 ) -> Held:
     """Check one prompt and copy its tensors.
 
@@ -40,11 +46,18 @@ def hold(
         raise Fault(msg)
     if stream is not None:
         check_stream(stream, prompt=prompt.id, batch_row=batch_row)
+    for other in drawn:
+        check_stream(other, prompt=prompt.id, batch_row=None)
+    kinds = [other.kind for other in drawn]
+    if "greedy" in kinds or len(set(kinds)) != len(kinds):
+        msg = f"drawn streams have the kinds {kinds}; each of {', '.join(DRAWN_KINDS)} comes at most once"
+        raise Fault(msg)
     if not tensors and stream is None:
         msg = "has neither tensor nor stream; there is nothing to store"
         raise Fault(msg)
     parts = tuple(_part(prompt.id, name, tensors[name]) for name in sorted(tensors))
-    return Held(prompt, stream, batch_row, parts, sum(part.array.nbytes for part in parts))
+    held = sum(part.array.nbytes for part in parts)
+    return Held(prompt, stream, batch_row, parts, held, tuple(drawn))
 
 
 def _part(prompt: str, name: str, tensor: Tensor) -> Part:

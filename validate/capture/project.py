@@ -54,6 +54,8 @@ class _File(_Record):
     reports: str
     weights: str
     model_config_file: Annotated[str, Field(alias="model_config")]
+    drafter: str | None = None
+    drafter_config: str | None = None
     targets: dict[TargetName, TargetEntry]
 
 
@@ -73,6 +75,10 @@ class Project(_Record):
     weights: Path
     """Folder with ``<name>.safetensors``."""
     model_config_file: Path
+    drafter: Path | None = None
+    """Weights of the drafter; None for a project without speculation."""
+    drafter_config: Path | None = None
+    """Its dimensions."""
     targets: dict[str, TargetEntry]
 
     def folder(self, name: str) -> Path:
@@ -129,6 +135,8 @@ def load_project(path: Path) -> Project:
         reports=root / content.reports,
         weights=root / content.weights,
         model_config_file=root / content.model_config_file,
+        drafter=None if content.drafter is None else root / content.drafter,
+        drafter_config=None if content.drafter_config is None else root / content.drafter_config,
         targets=content.targets,
     )
 
@@ -146,6 +154,9 @@ def _first_problem(error: ValidationError) -> str:
 
 
 def _check_references(content: _File, path: Path) -> None:
+    if (content.drafter is None) != (content.drafter_config is None):
+        msg = f"{path}: drafter and drafter_config come together; one of them is missing"
+        raise InputError(msg)
     for name, entry in content.targets.items():
         if entry.repeat_of is not None and entry.repeat_of not in content.targets:
             msg = f"{path}: targets.{name}.repeat_of names no target: '{entry.repeat_of}'"

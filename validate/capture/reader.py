@@ -35,6 +35,8 @@ class CaptureReader:
     """Prompts by id, in capture order."""
     streams: Mapping[str, Stream]
     """Greedy streams by prompt id."""
+    drawn: Mapping[str, Mapping[str, Stream]]
+    """Streams of the other kinds: kind, then prompt id."""
     timing: Mapping[str, float]
     """Timings by name; the unit ends the name."""
     _places: Mapping[str, Mapping[str, Place]]
@@ -157,7 +159,14 @@ def open_capture(path: Path, *, label: str, verify: bool = True) -> CaptureReade
         digest=found.digest,
         manifest=found.manifest,
         prompts=MappingProxyType(found.prompts),
-        streams=MappingProxyType(found.streams),
+        streams=MappingProxyType(found.streams["greedy"]),
+        drawn=MappingProxyType(
+            {
+                kind: MappingProxyType(held)
+                for kind, held in found.streams.items()
+                if kind != "greedy"
+            }
+        ),
         timing=MappingProxyType(found.timing),
         _places=MappingProxyType(places),
         _sorted=MappingProxyType({prompt: tuple(sorted(held)) for prompt, held in places.items()}),

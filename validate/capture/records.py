@@ -46,22 +46,23 @@ def read_prompts(data: bytes) -> dict[str, Prompt]:
 
 def read_streams(
     data: bytes, prompts: Mapping[str, Prompt], batch_rows: Mapping[str, int]
-) -> dict[str, Stream]:
-    """Greedy streams by prompt id, in the order of the file.
+) -> dict[str, dict[str, Stream]]:
+    """Streams by kind, then by prompt id, in the order of the file; ``greedy`` is always there.
 
     Raises:
         Fault: A line is no stream, belongs to no prompt, or comes twice.
     """
-    streams: dict[str, Stream] = {}
+    streams: dict[str, dict[str, Stream]] = {"greedy": {}}
     for number, stream in _lines(data, Stream, "stream"):
         if stream.prompt not in prompts:
             msg = f"line {number}: stream of prompt {stream.prompt!r}, which the capture lacks"
             raise Fault(msg)
-        if stream.prompt in streams:
-            msg = f"line {number}: the stream of prompt {stream.prompt!r} is there already"
+        held = streams.setdefault(stream.kind, {})
+        if stream.prompt in held:
+            msg = f"line {number}: the {stream.kind} stream of prompt {stream.prompt!r} is there already"
             raise Fault(msg)
         check_stream(stream, prompt=stream.prompt, batch_row=batch_rows.get(stream.prompt))
-        streams[stream.prompt] = stream
+        held[stream.prompt] = stream
     return streams
 
 

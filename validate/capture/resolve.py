@@ -226,6 +226,10 @@ def capture_key(
         "sources": sources_digest("models", "capture"),
         "weights": _file_digest(weights),
         "model_config": _file_digest(project.model_config_file),
+        "drafter": "none" if project.drafter is None else _file_digest(project.drafter),
+        "drafter_config": (
+            "none" if project.drafter_config is None else _file_digest(project.drafter_config)
+        ),
         "prompt_set": prompt_set,
         "prompts": hashlib.sha256(prompt_text.encode()).hexdigest(),
         "torch": importlib.metadata.version("torch"),

@@ -22,6 +22,7 @@ class Subset:
     """That of ``whole``, with the prompts, rows and tensors of the others left out."""
     prompts: Mapping[str, Prompt]
     streams: Mapping[str, Stream]
+    drawn: Mapping[str, Mapping[str, Stream]]
 
     @property
     def label(self) -> str:
@@ -75,4 +76,8 @@ def subset(whole: Side, kept: Collection[str]) -> Subset:
         manifest=manifest.model_copy(update=changes),
         prompts=prompts,
         streams={name: stream for name, stream in whole.streams.items() if name in prompts},
+        drawn={
+            kind: {name: stream for name, stream in held.items() if name in prompts}
+            for kind, held in whole.drawn.items()
+        },
     )

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -42,8 +42,8 @@ from validate.schema import (
 __all__ = ["CaptureWriter"]
 
 _CORRECT = "correct what the backend hands over"
-_Sharded = Literal["logits", "tensors", "state", "renorm"]
-_SHARDED: tuple[_Sharded, ...] = ("logits", "tensors", "state", "renorm")
+_Sharded = Literal["logits", "tensors", "state", "renorm", "speculative"]
+_SHARDED: tuple[_Sharded, ...] = ("logits", "tensors", "state", "renorm", "speculative")
 
 
 class CaptureWriter:
@@ -120,6 +120,7 @@ class CaptureWriter:
         *,
         stream: Stream | None,
         batch_row: int,
+        drawn: Sequence[Stream] = (),
         proof: PathProof | None = None,
     ) -> None:
         """Add one prompt with all that was captured for it.
@@ -129,6 +130,7 @@ class CaptureWriter:
             tensors: Arrays by name, in any layout and byte order; copied.
             stream: The greedy stream, where there is one.
             batch_row: Row of the prompt in its batch.
+            drawn: Streams of other kinds, each with the batch that it ran in.
             proof: Branches and kernels counted since this writer was opened.
                 They are committed with the prompt, so that a resumed capture
                 still proves what ran before it was interrupted.
@@ -146,7 +148,7 @@ class CaptureWriter:
             ):
                 msg = "is stored already; each prompt is added once"
                 raise Fault(msg)
-            held = hold(prompt, tensors, stream=stream, batch_row=batch_row)
+            held = hold(prompt, tensors, stream=stream, batch_row=batch_row, drawn=drawn)
             counted = self._proof if proof is None else add_proofs(self._before, proof)
         if self._pending and self._held_bytes() + held.nbytes > self._start.shard_bytes:
             self._commit()
@@ -203,7 +205,12 @@ class CaptureWriter:
             held, self._pending = self._pending, []
             group = Group(
                 prompts=tuple(one.prompt for one in held),
-                streams=tuple(one.stream for one in held if one.stream is not None),
+                streams=tuple(
+                    stream
+                    for one in held
+                    for stream in (one.stream, *one.drawn)
+                    if stream is not None
+                ),
                 batch_rows={one.prompt.id: one.batch_row for one in held},
                 shards=tuple(self._write_shards(held)),
                 proof=self._proof,

@@ -10,12 +10,16 @@ right. Source of the structure: arXiv 2607.05147, deepseek-ai/DeepSpec.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 from torch.nn import functional as nnf
 
+from validate.errors import InputError
 from validate.models.ops import linear, rms_norm
+from validate.models.weights import load_named
 from validate.schema import DraftConfig, ModelConfig
 
 __all__ = [
@@ -27,6 +31,8 @@ __all__ = [
     "context_kv",
     "draft_weight_shapes",
     "initialise_drafter",
+    "load_draft_config",
+    "load_drafter",
     "markov_bias",
 ]
 
@@ -86,6 +92,40 @@ def initialise_drafter(draft: DraftConfig, target: ModelConfig, *, seed: int) ->
         return torch.randn(shape, generator=rng).mul(scale)
 
     return {n: made(n, s) for n, s in draft_weight_shapes(draft, target).items()}
+
+
+def load_draft_config(path: Path) -> DraftConfig:
+    """Read a drafter's dimensions.
+
+    Raises:
+        InputError: the file is missing or does not describe a drafter.
+    """
+    try:
+        return DraftConfig.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        msg = f"drafter config {path}: {error}"
+        raise InputError(msg) from error
+
+
+def load_drafter(
+    path: Path,
+    draft: DraftConfig,
+    target: ModelConfig,
+    *,
+    dtype: torch.dtype,
+    device: str | torch.device,
+) -> dict[str, Tensor]:
+    """Read the drafter's weights, check names and shapes, and widen them to where they are used.
+
+    Raises:
+        InputError: the file cannot be read, is another network's, or a tap is no layer of the target.
+    """
+    outside = [tap for tap in draft.taps if not 0 <= tap < target.layers]
+    if outside:
+        msg = f"drafter {draft.name}: taps {outside} are no layers of {target.name} (0..{target.layers - 1})"
+        raise InputError(msg)
+    shapes = draft_weight_shapes(draft, target)
+    return load_named(path, shapes, name=draft.name, dtype=dtype, device=device)
 
 
 def _rotated(x: Tensor, positions: Tensor, theta: float) -> Tensor:

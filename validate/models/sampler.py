@@ -19,7 +19,17 @@ from validate.models.renorm import top_k_renorm_prob, top_p_renorm_prob
 from validate.numerics.keyed import keyed_uniform
 from validate.schema import SamplingParams
 
-__all__ = ["ACCEPT", "DRAFT", "FINAL", "Build", "Requests", "draw", "requested_law", "uniforms"]
+__all__ = [
+    "ACCEPT",
+    "DRAFT",
+    "FINAL",
+    "Build",
+    "Requests",
+    "draw",
+    "requested_law",
+    "token_logprobs",
+    "uniforms",
+]
 
 Build = Literal["dense", "sparse"]
 DRAFT, ACCEPT, FINAL = 0, 1, 2
@@ -119,3 +129,9 @@ def draw(weights: Tensor, u: Tensor) -> Tensor:
     past = running > u.unsqueeze(-1) * running[..., -1:]
     last = weights.shape[-1] - 1
     return torch.where(past.any(-1), past.int().argmax(-1), last)
+
+
+def token_logprobs(rows: Tensor, ids: Tensor) -> Tensor:
+    """Natural log-softmax of the raw rows (..., vocab) at ``ids`` (...,); float32."""
+    wide = torch.log_softmax(rows.float(), dim=-1)
+    return wide.gather(-1, ids.unsqueeze(-1)).squeeze(-1)

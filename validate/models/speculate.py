@@ -7,8 +7,9 @@ token. The drafter's own context grows by the same tokens. The token that ends
 the step becomes the next anchor; the target has not seen it yet.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -22,8 +23,8 @@ from validate.models.dspark import (
     context_kv,
     markov_bias,
 )
-from validate.models.generate import right_padded
-from validate.models.model import State, commit, forward, forward_steps
+from validate.models.generate import prefill, right_padded
+from validate.models.model import State, commit, empty_state, forward, forward_steps
 from validate.models.options import PathOptions
 from validate.models.sampler import (
     ACCEPT,
@@ -33,13 +34,14 @@ from validate.models.sampler import (
     Requests,
     draw,
     requested_law,
+    token_logprobs,
     uniforms,
 )
 from validate.models.trace import SILENT, Silent, Trace
 from validate.models.verify import Verifier, verify
 from validate.schema import DraftConfig, ModelConfig, SamplingParams
 
-__all__ = ["Drafter", "SpecStep", "Target", "speculate"]
+__all__ = ["Drafter", "SpecStep", "Target", "Watch", "sample", "speculate"]
 
 Weights = Mapping[str, Tensor]
 
@@ -61,6 +63,8 @@ class Drafter:
     config: DraftConfig
     verifier: Verifier = "chain"
     build: Build = "dense"
+    proposal: Literal["sampled", "greedy"] = "sampled"
+    """``greedy`` proposes the drafter's argmax at every temperature: q is one-hot."""
     cut: float = 0.0
     """Drafts whose predicted chance to be reached and accepted is below it are not verified."""
 
@@ -91,6 +95,14 @@ class SpecStep:
     """(batch, block + 1, vocab) raw verify rows in the working dtype."""
     confidence: Tensor
     """(batch, block) predicted acceptance of each draft."""
+    logprobs: Tensor
+    """(batch, block + 1) what is returned for the token of each row: the draft's, or the
+    final token's where the step ends; float32, natural log of the raw row's softmax."""
+
+
+Watch = Callable[["SpecStep | None", State, Tensor, Tensor], None]
+"""Called with a step (None before the first), the state after its commit, and the row and the
+ids of the first tokens."""
 
 
 class _Context:
@@ -156,21 +168,30 @@ class _Loop:
             for _ in range(count):
                 self.trace.branch(name)
 
-    def prefill(self, tokens: Tensor, lengths: Tensor, context: _Context) -> tuple[Tensor, State]:
-        """The prompt in one pass: the row behind each prompt's last token, and the state."""
-        kept = self._listening()
-        logits, state = forward(
-            self.target.weights,
-            tokens,
-            config=self.target.config,
-            options=self.target.options,
-            lengths=lengths,
-            trace=kept,
-        )
-        context.append(self._features(kept, "prefill"), lengths)
-        self._tell(kept)
+    def prefill(
+        self, tokens: Tensor, lengths: Tensor, context: _Context, *, chunk: int
+    ) -> tuple[Tensor, State]:
+        """The prompt in passes of ``chunk``: the row behind its last token, and the state."""
+        t = self.target
+        made: list[Tensor] = []
+        state = empty_state(t.config, t.options, batch=len(lengths), device=tokens.device)
+        for part in tokens.split(chunk or tokens.shape[1], dim=1):
+            real = (lengths - sum(m.shape[1] for m in made)).clamp(0, part.shape[1])
+            kept = self._listening()
+            logits, state = forward(
+                t.weights,
+                part,
+                config=t.config,
+                options=t.options,
+                state=state,
+                lengths=real,
+                trace=kept,
+            )
+            made.append(logits)
+            context.append(self._features(kept, "prefill"), real)
+            self._tell(kept)
         row = torch.arange(len(lengths), device=lengths.device)
-        return logits[row, lengths - 1], state
+        return torch.cat(made, dim=1)[row, lengths - 1], state
 
     def first(self, row: Tensor, place: Tensor) -> Tensor:
         """The token behind the prompt, drawn by the target alone."""
@@ -208,8 +229,9 @@ class _Loop:
 
     def draft_law(self, logits: Tensor) -> Tensor:
         """q: softmax at the request's temperature, no filter; all on the argmax when greedy."""
+        warm = self.requests.temperature
         plain = Requests(
-            temperature=self.requests.temperature,
+            temperature=torch.zeros_like(warm) if self.drafter.proposal == "greedy" else warm,
             top_k=torch.zeros_like(self.requests.top_k),
             top_p=torch.ones_like(self.requests.top_p),
             min_p=torch.zeros_like(self.requests.min_p),
@@ -258,6 +280,8 @@ class _Loop:
         )
         self.trace.branch(f"verify.{self.drafter.verifier}")
         self.trace.branch(f"sampler.{self.drafter.build}")
+        ends = torch.cat([drafts, judged.final.unsqueeze(1)], dim=1)
+        ends = ends.scatter(1, judged.taken.unsqueeze(1), judged.final.unsqueeze(1))
         used = torch.where(live, judged.taken + 1, 0)
         context.append(features, used)
         made = SpecStep(
@@ -272,6 +296,7 @@ class _Loop:
             draft_logits=draft_logits,
             logits=logits,
             confidence=sure,
+            logprobs=token_logprobs(logits, ends),
         )
         return made, commit(window, used)
 
@@ -283,9 +308,11 @@ def speculate(
     rows: Sequence[Sequence[int]],
     params: Sequence[SamplingParams],
     *,
-    tokens: int,
+    tokens: int | Sequence[int],
     device: str | torch.device,
+    chunk: int = 0,
     trace: Trace | Silent = SILENT,
+    watch: Watch | None = None,
 ) -> tuple[Tensor, Tensor, list[SpecStep]]:
     """Generate at least ``tokens`` tokens behind every prompt; no token stops a stream.
 
@@ -294,9 +321,12 @@ def speculate(
         drafter: the drafter and the verifier.
         rows: prompts, ids.
         params: parameters of each request.
-        tokens: at least 1.
+        tokens: at least 1; for all, or of each prompt.
         device: where the weights are.
+        chunk: tokens that a prefill pass takes at most; 0 for the whole prompt.
         trace: records branches.
+        watch: told of every step and of the state after its commit; the steps are then
+            not kept, so that memory does not grow with their number.
 
     Returns:
         The row (batch, vocab) that the first token was drawn from, the first tokens
@@ -307,14 +337,68 @@ def speculate(
     requests = Requests.of(params, device=device)
     loop = _Loop(target, drafter, requests, trace)
     context = _Context(drafter, batch=len(rows), device=device)
-    row, state = loop.prefill(ids, lengths, context)
+    row, state = loop.prefill(ids, lengths, context, chunk=chunk)
+    wanted = torch.as_tensor(tokens, device=device).expand_as(lengths)
     first = anchor = loop.first(row, lengths)
     place, done = lengths, torch.ones_like(lengths)
-    steps = []
-    while bool((done < tokens).any()):
-        made, state = loop.step(anchor, place, done < tokens, state, context)
+    steps: list[SpecStep] = []
+    if watch is not None:
+        watch(None, state, row, first)
+    while bool((done < wanted).any()):
+        made, state = loop.step(anchor, place, done < wanted, state, context)
         used = torch.where(made.live, made.count + 1, 0)
         anchor = torch.where(made.live, made.final, anchor)
         place, done = place + used, done + used
-        steps.append(made)
+        if watch is None:
+            steps.append(made)
+        else:
+            watch(made, state, row, first)
     return row, first, steps
+
+
+@torch.inference_mode()
+def sample(
+    target: Target,
+    rows: Sequence[Sequence[int]],
+    params: Sequence[SamplingParams],
+    *,
+    build: Build,
+    tokens: int,
+    device: str | torch.device,
+    chunk: int = 0,
+    trace: Trace | Silent = SILENT,
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Draw ``tokens`` tokens behind every prompt one at a time, without a drafter.
+
+    Yields:
+        Of each position the raw rows (batch, vocab), and (batch,) each the ids drawn from them
+        and their returned log-probabilities.
+    """
+    requests = Requests.of(params, device=device)
+    logits, state = prefill(
+        target.weights,
+        rows,
+        config=target.config,
+        options=target.options,
+        device=device,
+        chunk=chunk,
+        trace=trace,
+    )
+    place = torch.tensor([len(r) for r in rows], device=device)
+    row = logits[torch.arange(len(rows), device=device), place - 1]
+    for step in range(tokens):
+        law = requested_law(row.unsqueeze(1), requests, build=build)[:, 0]
+        ids = draw(law, uniforms(requests, place.unsqueeze(1), FINAL)[:, 0])
+        trace.branch(f"sampler.{build}")
+        yield row, ids, token_logprobs(row, ids)
+        if step + 1 < tokens:
+            logits, state = forward(
+                target.weights,
+                ids.unsqueeze(1),
+                config=target.config,
+                options=target.options,
+                state=state,
+                decode=True,
+                trace=trace,
+            )
+            row, place = logits[:, 0], place + 1

@@ -11,7 +11,14 @@ from torch import Tensor
 from validate.errors import InputError
 from validate.schema import ModelConfig
 
-__all__ = ["KEEP_FLOAT32", "initialise", "load_weights", "save_weights", "weight_shapes"]
+__all__ = [
+    "KEEP_FLOAT32",
+    "initialise",
+    "load_named",
+    "load_weights",
+    "save_weights",
+    "weight_shapes",
+]
 
 KEEP_FLOAT32 = ("A_log", "dt_bias", "correction_bias")
 """Stored in float32; all else in bfloat16."""
@@ -145,17 +152,32 @@ def load_weights(
     Raises:
         InputError: the file is no safetensors file, or names or shapes differ from ``config``.
     """
+    return load_named(path, weight_shapes(config), name=config.name, dtype=dtype, device=device)
+
+
+def load_named(
+    path: Path,
+    shapes: Mapping[str, tuple[int, ...]],
+    *,
+    name: str,
+    dtype: torch.dtype,
+    device: str | torch.device,
+) -> dict[str, Tensor]:
+    """``load_weights`` of any network; ``shapes`` by name, ``name`` is the network's.
+
+    Raises:
+        InputError: the file is no safetensors file, or names or shapes differ.
+    """
     try:
         raw = load_file(path, device="cpu")
     except (OSError, SafetensorError) as error:
         msg = f"weights {path}: cannot be read as safetensors ({error}); check the file's sha256"
         raise InputError(msg) from error
-    shapes = weight_shapes(config)
     missing, extra = sorted(shapes.keys() - raw.keys()), sorted(raw.keys() - shapes.keys())
     unlike = [n for n in shapes.keys() & raw.keys() if tuple(raw[n].shape) != shapes[n]]
     if missing or extra or unlike:
         msg = (
-            f"weights {path}: not those of {config.name}: {len(missing)} missing {missing[:3]}, "
+            f"weights {path}: not those of {name}: {len(missing)} missing {missing[:3]}, "
             f"{len(extra)} extra {extra[:3]}, {len(unlike)} of another shape {sorted(unlike)[:3]}"
         )
         raise InputError(msg)
@@ -163,9 +185,9 @@ def load_weights(
         torch.float32 if dtype is torch.bfloat16 and torch.device(device).type == "cpu" else dtype
     )
     return {
-        name: w.to(
+        key: w.to(
             device,
-            torch.float32 if name.endswith(KEEP_FLOAT32) and held is torch.bfloat16 else held,
+            torch.float32 if key.endswith(KEEP_FLOAT32) and held is torch.bfloat16 else held,
         )
-        for name, w in raw.items()
+        for key, w in raw.items()
     }

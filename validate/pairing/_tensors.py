@@ -12,8 +12,8 @@ __all__ = ["tensor_reasons"]
 OWN_LENGTH = "stream.logits"
 """The one tensor whose row count each side sets for itself: one row a token of its own stream."""
 
-APART = "renorm."
-"""Prefix of tensors that are judged on their own side alone, so that nothing is paired."""
+APART = ("renorm.", "spec.")
+"""Prefixes of tensors that are judged on their own side alone, so that nothing is paired."""
 
 MODES = ("prefill", "decode")
 """Prefixes of tensors whose rows are those of ``MODE.positions``."""

@@ -45,6 +45,11 @@ class ScaledSide:
         """Greedy streams: a scale changes no first choice."""
         return self._side.streams
 
+    @property
+    def drawn(self) -> Mapping[str, Mapping[str, Stream]]:
+        """Streams of the other kinds."""
+        return self._side.drawn
+
     def names(self, prompt: str) -> tuple[str, ...]:
         """Names of the logits, their positions and whatever else there is."""
         return self._side.names(prompt)

@@ -19,10 +19,11 @@ from validate.schema.model_config import ModelConfig
 from validate.schema.pair import Pair, Side
 from validate.schema.prompts import PROMPT_ID, Prompt
 from validate.schema.sampling import SamplingParams
-from validate.schema.streams import Stream
+from validate.schema.streams import DRAWN_KINDS, Stream
 from validate.schema.verdict import EXIT_CODES, GateKind, Limit, NoiseFloor, Outcome, Verdict
 
 __all__ = [
+    "DRAWN_KINDS",
     "EXIT_CODES",
     "PROMPT_ID",
     "SCHEMA_VERSION",

@@ -41,7 +41,9 @@ class TensorEntry(_Record):
 class ArtifactFile(_Record):
     """One file of the capture."""
 
-    artifact: Literal["prompts", "logits", "tensors", "state", "renorm", "streams", "timing"]
+    artifact: Literal[
+        "prompts", "logits", "tensors", "state", "renorm", "speculative", "streams", "timing"
+    ]
     path: str
     """Relative to the capture, forward slashes, no ``..``."""
     bytes: Annotated[int, Field(ge=0)]
@@ -63,6 +65,8 @@ class ModelIdentity(_Record):
     tokenizer_digest: Sha256
     tokenizer_length: int
     vocab_size: int
+    drafter_digest: Sha256 | None = None
+    """Digest of the drafter's weights; None where nothing was drafted."""
 
 
 class Provenance(_Record):

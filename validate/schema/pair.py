@@ -39,6 +39,11 @@ class Side(Protocol):
         """Greedy streams by prompt id."""
         ...
 
+    @property
+    def drawn(self) -> Mapping[str, Mapping[str, Stream]]:
+        """Streams of the other kinds: kind, then prompt id; kinds that were not captured are absent."""
+        ...
+
     def names(self, prompt: str) -> tuple[str, ...]:
         """Sorted names of the tensors captured for ``prompt``."""
         ...

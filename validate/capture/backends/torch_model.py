@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from validate.capture.backends._speculative_options import choose, speculative_options
 from validate.capture.backends.torch_batch import (
     STREAM_TOKENS,
     Runner,
@@ -15,6 +16,7 @@ from validate.capture.backends.torch_batch import (
     run_batch,
 )
 from validate.capture.backends.torch_renorm import RENORM_RULE
+from validate.capture.backends.torch_speculative import Made, Speculation, speculative_artifact
 from validate.capture.digest import file_sha256, json_sha256, prompt_set_digest
 from validate.capture.project import find_project
 from validate.capture.provenance import collect_provenance, sources_digest
@@ -30,6 +32,7 @@ from validate.models import (
     load_config,
     load_weights,
 )
+from validate.models.speculate import Target
 from validate.schema import (
     CaptureHeader,
     Deviation,
@@ -40,7 +43,10 @@ from validate.schema import (
     Prompt,
 )
 
-__all__ = ["DEVIATIONS", "STREAM_TOKENS", "model_identity", "record"]
+__all__ = ["DEVIATIONS", "SPECULATIVE", "STREAM_TOKENS", "model_identity", "record"]
+
+SPECULATIVE = "speculative"
+"""Tag of the prompts that get sampled and speculative streams."""
 
 TOKENIZER = {"kind": "bytes", "bos": 256, "eos": 257, "pad": 258}
 
@@ -253,6 +259,9 @@ def record(
     weights_path = project.weights / f"{name}.safetensors"
     switches = path_options(path, options)
     used = dict(_DEFAULTS[path]) | {k: v for k, v in options.items() if k != "weights"}
+    drawn = any(SPECULATIVE in prompt.tags for prompt in prompts)
+    if drawn:
+        used |= speculative_options(path, options, has_drafter=project.drafter is not None)
     torch_device = "cuda" if device == "rocm" else device
     chunk = int(used["chunk"])
     runner = Runner(
@@ -265,10 +274,23 @@ def record(
         renorm=renorm_rule(path, options),
         trace=Trace(wants=lambda _: False),
     )
+    chosen = None
+    if drawn:
+        chosen = choose(
+            Target(weights=runner.weights, config=config, options=switches),
+            used,
+            project=project,
+            device=torch_device,
+            chunk=chunk,
+            trace=runner.trace,
+        )
+    identity = model_identity(config, weights=name, weights_path=weights_path)
     header = CaptureHeader(
         target=target,
         dtype=str(switches.dtype).removeprefix("torch."),
-        model=model_identity(config, weights=name, weights_path=weights_path),
+        model=identity.model_copy(
+            update={"drafter_digest": None if chosen is None else chosen.drafter_digest}
+        ),
         declared_weights="weights" in options,
         prompt_set=prompt_set,
         prompt_digest=prompt_set_digest(prompts),
@@ -289,9 +311,44 @@ def record(
         path=path,
         out=out,
         batch=int(used["batch"]),
+        speculation=None if chosen is None else chosen.run,
         resume=resume,
         progress=progress,
     )
+
+
+class _Drawn:
+    """Sampled and speculative streams, run a batch at a time when a prompt of it is first asked for."""
+
+    def __init__(
+        self,
+        run: Speculation | None,
+        prompts: Sequence[Prompt],
+        *,
+        batch: int,
+        stored: frozenset[str],
+    ) -> None:
+        self._run, self._made = run, dict[str, Made]()
+        chosen = [p for p in prompts if SPECULATIVE in p.tags and run is not None]
+        size = _DRAWN_BATCHES * batch
+        groups = (chosen[start : start + size] for start in range(0, len(chosen), size))
+        self._groups = {p.id: g for g in map(tuple, groups) for p in g if p.id not in stored}
+        self.seconds = 0.0
+
+    def of(self, prompt: Prompt) -> Made:
+        """What the prompt gets; nothing for a prompt without the tag."""
+        group = self._groups.get(prompt.id)
+        if group is None or self._run is None:
+            return Made({}, ())
+        if prompt.id not in self._made:
+            began = time.perf_counter()
+            self._made |= speculative_artifact(self._run, group)
+            self.seconds += time.perf_counter() - began
+        return self._made.pop(prompt.id)
+
+
+_DRAWN_BATCHES = 2
+"""Batches of the other artifacts whose prompts share one batch of drawn streams."""
 
 
 def _write(
@@ -302,6 +359,7 @@ def _write(
     path: str,
     out: Path,
     batch: int,
+    speculation: Speculation | None,
     resume: bool,
     progress: Callable[[int, int, str], None],
 ) -> Manifest:
@@ -311,18 +369,22 @@ def _write(
     began, finished = time.perf_counter(), 0
     with CaptureWriter(out, header=header, resume=resume) as writer:
         stored = writer.done
+        drawn = _Drawn(speculation, prompts, batch=batch, stored=stored)
         for group in _batches(prompts, batch):
             if not {p.id for p in group} <= stored:
                 for row, made in enumerate(run_batch(runner, group)):
                     if made.prompt.id not in stored:
+                        more = drawn.of(made.prompt)
                         writer.add(
                             made.prompt,
-                            made.tensors,
+                            made.tensors | more.tensors,
                             stream=made.stream,
                             batch_row=row,
+                            drawn=more.streams,
                             proof=proof(),
                         )
             finished += len(group)
             progress(finished, len(prompts), header.target)
         seconds = time.perf_counter() - began
-        return writer.close(path_proof=proof(), timing={"capture_seconds": seconds})
+        timing = {"capture_seconds": seconds, "speculative_seconds": drawn.seconds}
+        return writer.close(path_proof=proof(), timing=timing)
