@@ -6,6 +6,17 @@ from validate.stats.bounded import bernstein_limits, betting_limits
 from validate.stats.cluster import cluster_mean_limits, cluster_ratio_limits
 from validate.stats.exceedance import exceedance_limits, exceedance_n_needed, most_allowed
 from validate.stats.floor import FLOOR_MIN_REPEATS, floor_limits
+from validate.stats.lossless import (
+    combined_p,
+    cvm_power,
+    cvm_shift_needed,
+    cvm_test,
+    group_dispersion,
+    lag_products,
+    skewed_z,
+    z_power,
+    z_shift_needed,
+)
 from validate.stats.mean import abs_mean_limits, mean_limits
 from validate.stats.multiplicity import holm, weighted_bonferroni
 from validate.stats.n_min import N_MIN, n_min, trusted
@@ -80,16 +91,22 @@ __all__ = [
     "bootstrap_limits",
     "cluster_mean_limits",
     "cluster_ratio_limits",
+    "combined_p",
+    "cvm_power",
+    "cvm_shift_needed",
+    "cvm_test",
     "equivalence_mean",
     "equivalence_proportion",
     "exceedance_limits",
     "exceedance_n_needed",
     "floor_limits",
     "geometric_ratio",
+    "group_dispersion",
     "hazard_noninferiority",
     "hazard_ratio_limits",
     "holm",
     "kaplan_meier",
+    "lag_products",
     "martingale_z",
     "mcnemar_counts",
     "mcnemar_test",
@@ -127,6 +144,7 @@ __all__ = [
     "ratio_limits",
     "resamples_needed",
     "serial_independence",
+    "skewed_z",
     "tail_checked",
     "tail_diagnostic",
     "trusted",
@@ -136,4 +154,6 @@ __all__ = [
     "units_for_share",
     "units_needed",
     "weighted_bonferroni",
+    "z_power",
+    "z_shift_needed",
 ]
