@@ -3,7 +3,7 @@
 import math
 
 from validate.errors import SuiteError
-from validate.gates import bound, exact, noise_ratio, three_way
+from validate.gates import bound, exact, lossless, noise_ratio, three_way
 from validate.gates.outcome import Finding
 from validate.schema.measurement import Measurement
 from validate.schema.suite import GateSpec
@@ -56,6 +56,8 @@ def judge(
         kind = "bound"
     _check_limit(limit)
     found = _before(measurement, alpha_share, beta)
+    if found is None and kind == "lossless":
+        found = lossless.decide(measurement, limit=limit, alpha=alpha_share, beta=beta)
     if found is None:
         found = _KINDS[kind](measurement, limit=limit, noise=noise)
     outcome = found.outcome
@@ -107,6 +109,8 @@ def _more(measurement: Measurement) -> str:
 def _mismatch(measurement: Measurement, alpha_share: float, beta: float) -> Finding | None:
     """An interval where the suite expects none, none where it expects one, or too weak a one."""
     interval = measurement.interval
+    if measurement.detection is not None:
+        return lossless.mismatch(measurement, measurement.detection, alpha_share, beta)
     if interval is None:
         if alpha_share > 0:
             reason = "the suite gives this gate a weight, but its measurement has no interval"

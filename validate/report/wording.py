@@ -129,7 +129,8 @@ def value_text(gate: GateReport) -> str:
         return "not measured"
     if found.value is None:
         return "undefined"
-    plain = number(found.value, found.unit)
+    lossless = gate.kind == "lossless"
+    plain = f"p = {number(found.value)}" if lossless else number(found.value, found.unit)
     if gate.kind == "noise_ratio" and gate.judged is not None:
         return f"{number(gate.judged)} x floor ({plain})"
     if gate.kind == "three_way":
@@ -145,6 +146,8 @@ def limit_text(gate: GateReport) -> str:
     value = number(gate.limit.value)
     if gate.kind == "noise_ratio":
         return f"{value} x floor"
+    if gate.kind == "lossless":
+        return f"{number(gate.alpha_share)}, effect {value}"
     if gate.kind == "three_way" and gate.limit.worst is not None:
         return f"{value} x ref, worst {number(gate.limit.worst)}"
     return f"exactly {value}" if gate.kind == "exact" else value
@@ -152,7 +155,7 @@ def limit_text(gate: GateReport) -> str:
 
 def floor_text(gate: GateReport) -> str:
     """The noise floor, or why there is none."""
-    if gate.noise is None:
+    if gate.noise is None or gate.kind == "lossless":
         return "-"
     if gate.noise.value is None:
         return "not known"

@@ -148,6 +148,7 @@ def _measurement(found: Measurement) -> MeasurementReport:
         worst=None if found.worst is None else _worst(found.worst),
         worst_value=_finite(found.worst_value),
         pattern=found.pattern,
+        detects=None if found.detection is None else _finite(found.detection.effect),
         breakdown=_all_finite(found.breakdown),
         n_needed=found.n_needed,
     )

@@ -18,7 +18,7 @@ from validate.schema.measurement import Levels, Measurement
 from validate.schema.pair import Side
 from validate.schema.suite import SETTINGS, CleanRule, GateSpec, Limits, Suite
 from validate.schema.verdict import Limit
-from validate.suite import alpha_shares
+from validate.suite import UNKEPT, alpha_shares
 
 __all__ = ["OPEN", "Faults", "calibrate"]
 
@@ -77,7 +77,7 @@ def calibrate(
             between clean and fault; all of those are named.
         SuiteError: A rule is missing or cannot be followed.
     """
-    gates = tuple(gate for gate in suite.gates if gate.kind != "exact")
+    gates = tuple(gate for gate in suite.gates if gate.kind not in UNKEPT)
     _check(gates, rules, repeats)
     bench = Bench(
         gates=gates,

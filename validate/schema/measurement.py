@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Interval", "Levels", "Measurement", "UndefinedKind", "Worst"]
+__all__ = ["Detection", "Interval", "Levels", "Measurement", "UndefinedKind", "Worst"]
 
 UndefinedKind = Literal["no_data", "unlike"]
 
@@ -37,6 +37,20 @@ class Interval:
     above: tuple[float, ...] = ()
     """Units above the measured quantile, ascending: how many lie beyond a limit tells a gate how
     many units would do. Empty where ``q`` is None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detection:
+    """What a test of significance would have seen, told from its sample size alone."""
+
+    effect: float
+    """Smallest effect that is rejected at ``alpha`` with probability ``power``, in the unit of the
+    gate's effect; infinite where no effect would be seen. Falls as 1 / sqrt(n)."""
+    alpha: float
+    """Level of the whole measurement, all its tests together."""
+    power: float
+    method: str
+    """How it was computed, in a few words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +98,8 @@ class Measurement:
     upper one, infinite where there is none. None: the value is exact."""
     why_open: str | None = None
     """Why an upper bound is missing, and what to capture for one."""
+    detection: Detection | None = None
+    """Set when ``value`` is a p-value, for ``lossless`` gates; None: it is none."""
     pooled: int | None = None
     """Prompts pooled into each unit of a value without an interval; None: a unit lies in one
     prompt, so that fewer prompts can only measure less."""

@@ -68,6 +68,9 @@ class MeasurementReport(_Record):
     worst_value: Number | None = None
     pattern: str | None = None
     """Structure found in the error, e.g. ``heads 3,7,11``."""
+    detects: Number | None = None
+    """Smallest effect that would have been rejected with the suite's power; of p-values alone, and
+    null where no effect would."""
     breakdown: dict[str, Number | None] = Field(default_factory=dict)
     """Companions, never gated; null where one is not finite."""
     n_needed: int | None = None

@@ -83,6 +83,11 @@ class GateSpec(_Record):
     """Key in the limits file; None: the gate's own name."""
     equals: Finite = 0.0
     """The value that an ``exact`` gate demands."""
+    effect: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
+    """Of a ``lossless`` gate: the effect that must be seen with power 1 - beta before a
+    non-rejection is a PASS."""
+    effect_of: Text | None = None
+    """What ``effect`` measures, in words."""
     inside_cand: bool = False
     """True when cand is measured against itself: A/A then says nothing about it."""
 
@@ -93,6 +98,12 @@ class GateSpec(_Record):
             raise ValueError(msg)
         if self.kind == "exact" and self.weight > 0:
             msg = f"weight {self.weight:g} on an exact gate, which is deterministic; use 0"
+            raise ValueError(msg)
+        if (self.kind == "lossless") != (self.effect is not None and self.effect_of is not None):
+            msg = (
+                f"kind {self.kind}: a lossless gate, and no other, states 'effect' and 'effect_of', "
+                f"got {self.effect} and {self.effect_of!r}"
+            )
             raise ValueError(msg)
         if self.kind != "exact" and self.equals != 0:
             msg = f"equals = {self.equals:g} means nothing to a {self.kind} gate"
@@ -117,7 +128,7 @@ class GateSpec(_Record):
     @property
     def on_self(self) -> float | None:
         """What it must measure on ref against ref: 0, 1 for a ratio of errors, None: no telling."""
-        if self.inside_cand or self.area == "yardstick":
+        if self.inside_cand or self.area == "yardstick" or self.kind == "lossless":
             return None
         return 1.0 if self.kind == "three_way" else 0.0
 

@@ -1,6 +1,7 @@
 """Suites and limits: what is gated, by which numbers, and who spends how much alpha."""
 
 from validate.suite.choice import (
+    UNKEPT,
     Chosen,
     alpha_shares,
     check_limits,
@@ -21,6 +22,7 @@ from validate.suite.published import suite_schema
 from validate.suite.waivers import check_waivers, load_waivers
 
 __all__ = [
+    "UNKEPT",
     "Chosen",
     "alpha_shares",
     "check_limits",

@@ -9,6 +9,7 @@ from validate.schema.verdict import Limit
 from validate.suite.wording import near
 
 __all__ = [
+    "UNKEPT",
     "Chosen",
     "alpha_shares",
     "check_limits",
@@ -17,6 +18,9 @@ __all__ = [
     "narrower",
     "select_gates",
 ]
+
+UNKEPT = ("exact", "lossless")
+"""Kinds whose number stands in the suite, not in the limits file."""
 
 
 class Chosen(NamedTuple):
@@ -116,6 +120,10 @@ def choose_limit(
     elif gate.kind == "exact":
         pointer = f"{suite.path}#{gate.name}"
         chosen = Chosen(Limit(value=gate.equals, source="derived", pointer=pointer), None)
+    elif gate.effect is not None:
+        pointer = f"{suite.path}#{gate.name}"
+        limit = Limit(value=gate.effect, source="derived", pointer=pointer, basis=gate.effect_of)
+        chosen = Chosen(limit, None)
     else:
         chosen = Chosen(_entry(limits, f"{gate.limit_key}.{dtype}"), None)
     if gate.kind == "three_way" and chosen.limit.worst is None:
@@ -138,7 +146,8 @@ def check_limits(suite: Suite, limits: Limits, *, dtype: str) -> None:
     Raises:
         SuiteError: All that is missing, at once.
     """
-    needed = [gate.limit_key for gate in suite.gates if gate.kind != "exact"] + list(SETTINGS)
+    needed = [gate.limit_key for gate in suite.gates if gate.kind not in UNKEPT]
+    needed += list(SETTINGS)
     missing = [key for key in needed if f"{key}.{dtype}" not in limits.entries]
     if missing:
         kept = sorted({key.rpartition(".")[2] for key in limits.entries})
