@@ -35,6 +35,20 @@ from validate.metrics.renorm_kept_set import renorm_kept_set
 from validate.metrics.renorm_nonfinite import renorm_nonfinite
 from validate.metrics.renorm_sum_error import renorm_sum_error
 from validate.metrics.renorm_value_error import renorm_value_error
+from validate.metrics.speculative_acceptance_delta import speculative_acceptance_delta
+from validate.metrics.speculative_acceptance_z import speculative_acceptance_z
+from validate.metrics.speculative_audit import speculative_audit
+from validate.metrics.speculative_greedy_unexplained import speculative_greedy_unexplained
+from validate.metrics.speculative_health import speculative_health
+from validate.metrics.speculative_logprob import speculative_logprob
+from validate.metrics.speculative_nonfinite import speculative_nonfinite
+from validate.metrics.speculative_replay import speculative_replay
+from validate.metrics.speculative_serial import speculative_serial
+from validate.metrics.speculative_support import speculative_support
+from validate.metrics.speculative_surprisal import speculative_surprisal
+from validate.metrics.speculative_uniform import speculative_uniform
+from validate.metrics.speculative_verify_kl import speculative_verify_kl
+from validate.metrics.speculative_verify_logprob import speculative_verify_logprob
 from validate.metrics.state_chunked_oneshot import state_chunked_oneshot
 from validate.metrics.state_conv_rel_l2 import state_conv_rel_l2
 from validate.metrics.state_kda_rel_l2 import state_kda_rel_l2
@@ -84,6 +98,20 @@ METRICS: Mapping[str, Metric] = {
     "greedy.hazard_ratio": greedy_hazard_ratio,
     "greedy.invalid_ids": greedy_invalid_ids,
     "greedy.length_mismatch": greedy_length_mismatch,
+    "speculative.nonfinite": speculative_nonfinite,
+    "speculative.support": speculative_support,
+    "speculative.uniform": speculative_uniform,
+    "speculative.surprisal": speculative_surprisal,
+    "speculative.serial": speculative_serial,
+    "speculative.acceptance_z": speculative_acceptance_z,
+    "speculative.acceptance_delta": speculative_acceptance_delta,
+    "speculative.verify_kl": speculative_verify_kl,
+    "speculative.verify_logprob": speculative_verify_logprob,
+    "speculative.logprob": speculative_logprob,
+    "speculative.audit": speculative_audit,
+    "speculative.health": speculative_health,
+    "speculative.greedy_unexplained": speculative_greedy_unexplained,
+    "speculative.replay": speculative_replay,
     "renorm.nonfinite": renorm_nonfinite,
     "renorm.kept_set": renorm_kept_set,
     "renorm.kept_mass": renorm_kept_mass,

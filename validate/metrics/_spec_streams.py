@@ -1,0 +1,190 @@
+"""Drawn streams of one side as flat columns: one row a token, one row a verify step."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validate.numerics.keyed import keyed_uniform
+
+__all__ = [
+    "ACCEPTED",
+    "BONUS",
+    "FALLING_P",
+    "FALLING_RATIO",
+    "OWN",
+    "PLAIN",
+    "P_LAW",
+    "RESAMPLED",
+    "Drawn",
+    "SpecSide",
+    "Steps",
+    "Tokens",
+    "label_number",
+]
+
+PLAIN, ACCEPTED, RESAMPLED, BONUS = range(4)
+P_LAW, OWN = 0, 1
+"""Laws of ``falls``: the requested law, and the law of the token's own outcome."""
+FALLING_P, FALLING_RATIO = 0, 1
+"""Orders of ``falls``."""
+
+Column = NDArray[Any]
+
+
+def label_number(text: str) -> int:
+    """62 bits of a name, to key random numbers with.
+
+    Example:
+        >>> label_number("a") == label_number("a"), label_number("a") == label_number("b")
+        (True, False)
+    """
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """Emitted tokens of one kind; all columns have one entry a token."""
+
+    prompt: Column
+    """Place of the prompt in ``SpecSide.prompts``."""
+    index: Column
+    """Place in its stream, from 0."""
+    position: Column
+    """Place in the whole sequence: prompt tokens come before."""
+    token: Column
+    outcome: Column
+    row: Column
+    """Row of the verify window; 0 for plain tokens."""
+    step: Column
+    """Verify step of its stream; -1 for plain tokens."""
+    logprob: Column
+    p: Column
+    q: Column
+    falls: Column
+    """[tokens, 2 laws, 2 orders, (below, mass)]."""
+    entropy: Column
+    variance: Column
+    edge: Column
+    temperature: Column
+    group: Column
+    """Place of its parameters in ``Drawn.groups``."""
+    label: Column
+    """A number that stands for prompt and kind, whatever else is compared."""
+
+    def __len__(self) -> int:
+        """Tokens."""
+        return len(self.token)
+
+    def where(self, held: Column) -> "Tokens":
+        """The tokens that a mask or a list of places picks."""
+        return Tokens(**{field.name: getattr(self, field.name)[held] for field in fields(self)})
+
+    def uniforms(self, key: int, *, law: int, order: int) -> Column:
+        """U = below + V mass, with V from the key, the prompt and the place; NaN where undefined."""
+        below, mass = self.falls[:, law, order, 0], self.falls[:, law, order, 1]
+        v = keyed_uniform(key, self.label, self.index)
+        return np.asarray(np.clip(below + v * mass, 0.0, 1.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """Verify steps of one kind; all columns have one entry a step."""
+
+    prompt: Column
+    step: Column
+    place: Column
+    """Position of the anchor, the last committed token before the step."""
+    drafts: Column
+    accepts: Column
+    """[steps, block] each draft's own decision, before truncation."""
+    limit: Column
+    count: Column
+    expected: Column
+    """[steps, block] chance that a draft of this row is accepted, given the drafts before it."""
+    drafted_p: Column
+    drafted_q: Column
+    confidence: Column
+    temperature: Column
+    group: Column
+    label: Column
+    batch_row: Column
+    """Row of the stream in the batch it ran in."""
+
+    def __len__(self) -> int:
+        """Steps."""
+        return len(self.count)
+
+    def where(self, held: Column) -> "Steps":
+        """The steps that a mask picks."""
+        return Steps(**{field.name: getattr(self, field.name)[held] for field in fields(self)})
+
+    @cached_property
+    def judged(self) -> Column:
+        """[steps, block] rows whose draft was reached and verified."""
+        rows = np.arange(self.accepts.shape[1])
+        last = np.minimum(self.count + 1, self.limit)
+        return np.asarray(rows < last[:, None])
+
+    def chances(self, rule: str) -> Column:
+        """[steps, block] chance that this very draft is accepted."""
+        if rule != "chain":
+            return np.clip(self.drafted_p, 0.0, 1.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.clip(self.drafted_p / self.drafted_q, 0.0, 1.0)
+
+    def coins(self, key: int, rule: str) -> Column:
+        """[steps, block] where the coin that judged each draft lay, spread evenly over what is known.
+
+        An accepted draft's coin is below its chance, a rejected one's above: W is uniform and
+        independent where coins are.
+        """
+        chance = self.chances(rule)
+        v = keyed_uniform(
+            key + 1, self.label[:, None], self.step[:, None], np.arange(chance.shape[1])
+        )
+        return np.where(self.accepts > 0, v * chance, chance + v * (1.0 - chance))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """One kind of streams."""
+
+    kind: str
+    tokens: Tokens
+    steps: Steps | None
+    """None for streams without drafts."""
+    groups: tuple[str, ...]
+    """Parameters in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecSide:
+    """All drawn streams of a side."""
+
+    label: str
+    key: int
+    """Of the random numbers V; from the capture's digest."""
+    prompts: tuple[str, ...]
+    kinds: Mapping[str, Drawn]
+    rule: str
+    """The verifier: ``chain``, ``target_only`` or ``exact_match``."""
+    refusal: str | None = None
+    """Why these streams may not be judged as samples of a law."""
+    vocab: int
+
+    def sampled(self) -> list[Drawn]:
+        """Kinds with their T > 0 tokens alone; kinds without any are left out."""
+        made = []
+        for drawn in self.kinds.values():
+            tokens = drawn.tokens.where(drawn.tokens.temperature > 0)
+            steps = drawn.steps
+            if steps is not None:
+                steps = steps.where(steps.temperature > 0)
+            if len(tokens):
+                made.append(Drawn(kind=drawn.kind, tokens=tokens, steps=steps, groups=drawn.groups))
+        return made

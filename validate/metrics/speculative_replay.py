@@ -1,0 +1,68 @@
+"""``speculative.replay``: do a request's tokens depend on its batchmates?"""
+
+import numpy as np
+
+from validate.metrics._reason import Reason, without_value
+from validate.metrics._spec_inside import KIND
+from validate.metrics._spec_tests import judged_side
+from validate.schema import Levels, Measurement, Pair, Worst
+from validate.stats import proportion_limits
+
+__all__ = ["speculative_replay"]
+
+NAME = "speculative.replay"
+TENSOR = f"spec.{KIND}.replay"
+
+
+def speculative_replay(pair: Pair, levels: Levels) -> Measurement:
+    """Share of prompts whose first tokens differ when drawn again among other batchmates.
+
+    The same request, seed and all, run in another batch gives the same tokens but for rounding: a
+    draw within a rounding of the edge between two ids. A seed that is ignored, or shared, moves
+    nearly every stream.
+
+    Args:
+        pair: The candidate's ``spec.spec-sampled.replay`` and stream.
+        levels: Of the Clopper-Pearson limits.
+
+    Returns:
+        Share; ``n`` = prompts drawn twice. Undefined without them.
+    """
+    side = judged_side(pair)
+    if isinstance(side, Reason):
+        return without_value(NAME, side, unit="share", n_of="prompts")
+    drawn = side.kinds.get(KIND)
+    n = parted = 0
+    worst: Worst | None = None
+    for place, prompt in enumerate(pair.prompts):
+        if drawn is None or TENSOR not in pair.cand.names(prompt):
+            continue
+        own = drawn.tokens.token[drawn.tokens.prompt == place]
+        again = np.asarray(pair.cand.tensor(prompt, TENSOR), np.int64)
+        shared = min(len(own), len(again))
+        if not shared:
+            continue
+        n += 1
+        unlike = np.flatnonzero(own[:shared] != again[:shared])
+        if unlike.size:
+            parted += 1
+            if worst is None or int(unlike[0]) < (worst.value or 0.0):
+                worst = Worst(
+                    prompt=prompt,
+                    position=pair.cand.prompts[prompt].prompt_length + int(unlike[0]),
+                    place=f"token {int(unlike[0])} of the stream",
+                    value=float(unlike[0]),
+                )
+    if not n:
+        return without_value(
+            NAME, Reason("no stream was drawn twice"), unit="share", n_of="prompts"
+        )
+    return Measurement(
+        metric=NAME,
+        value=parted / n,
+        unit="share",
+        n=n,
+        n_of="prompts",
+        interval=proportion_limits(parted, n, levels=levels),
+        worst=worst,
+    )
