@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
+from numpy.typing import NDArray
 
 from validate.errors import InputError
 from validate.oracle.records import Array
@@ -103,7 +104,7 @@ def requested_law(logits: Float64[Array, " vocab"], asked: Asked) -> Float64[Arr
     return law
 
 
-def _kept(law: Array, mask: Array) -> Array:
+def _kept(law: Array, mask: NDArray[np.bool_]) -> Array:
     left = np.where(mask, law, 0.0)
     return np.asarray(left / np.sum(left))
 
