@@ -36,6 +36,11 @@ FALLING_P, FALLING_RATIO = 0, 1
 Column = NDArray[Any]
 
 
+def _run(ascending: Column, value: int) -> slice:
+    """Where ``value`` stands in a column that never falls."""
+    return slice(*(int(np.searchsorted(ascending, value, side)) for side in ("left", "right")))
+
+
 def label_number(text: str) -> int:
     """62 bits of a name, to key random numbers with.
 
@@ -80,8 +85,8 @@ class Tokens:
         """Tokens."""
         return len(self.token)
 
-    def where(self, held: Column) -> "Tokens":
-        """The tokens that a mask or a list of places picks."""
+    def where(self, held: Column | slice) -> "Tokens":
+        """The tokens that a mask, a slice or a list of places picks."""
         return Tokens(**{field.name: getattr(self, field.name)[held] for field in fields(self)})
 
     def uniforms(self, key: int, *, law: int, order: int) -> Column:
@@ -119,8 +124,8 @@ class Steps:
         """Steps."""
         return len(self.count)
 
-    def where(self, held: Column) -> "Steps":
-        """The steps that a mask picks."""
+    def where(self, held: Column | slice) -> "Steps":
+        """The steps that a mask or a slice picks."""
         return Steps(**{field.name: getattr(self, field.name)[held] for field in fields(self)})
 
     @cached_property
@@ -160,6 +165,16 @@ class Drawn:
     """None for streams without drafts."""
     groups: tuple[str, ...]
     """Parameters in words."""
+
+    def tokens_of(self, prompt: int) -> Tokens:
+        """Tokens of one prompt; columns are in the order of prompts."""
+        return self.tokens.where(_run(self.tokens.prompt, prompt))
+
+    def steps_of(self, prompt: int) -> Steps | None:
+        """Verify steps of one prompt; None for streams without drafts."""
+        if self.steps is None:
+            return None
+        return self.steps.where(_run(self.steps.prompt, prompt))
 
 
 @dataclass(frozen=True, kw_only=True)

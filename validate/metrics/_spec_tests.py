@@ -130,7 +130,7 @@ def settled(
         pattern: What was found, in words; None: the name of the worst test.
         breakdown: Companions.
     """
-    if not found or not seen:
+    if not found:
         return Measurement(
             metric=metric,
             value=None,
@@ -143,7 +143,8 @@ def settled(
     p_values = [float(one.test.p_value or 0.0) for one in found]
     value = combined_p(p_values, [one.weight for one in found])
     worst = found[int(np.argmin([p / one.weight for p, one in zip(p_values, found, strict=True)]))]
-    weakest = max(seen, key=lambda one: one.effect)
+    certain = Seen(kind=worst.name, n=worst.test.n, effect=math.inf)
+    weakest = max(seen, key=lambda one: one.effect, default=certain)
     return Measurement(
         metric=metric,
         value=value,

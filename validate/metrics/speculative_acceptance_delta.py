@@ -8,7 +8,7 @@ import numpy as np
 from validate.metrics._reason import Reason, without_value
 from validate.metrics._spec_figures import acceptance_figures
 from validate.metrics._spec_read import spec_side
-from validate.metrics._spec_streams import Column, Drawn, SpecSide, Steps
+from validate.metrics._spec_streams import Column, Drawn, SpecSide
 from validate.metrics._spec_tests import judged_side
 from validate.schema import Levels, Measurement, Pair, Worst
 from validate.stats import abs_mean_limits
@@ -102,8 +102,8 @@ def _matched(ref: SpecSide, cand: SpecSide) -> _Matched | None:
     common_rule = ref.rule == cand.rule
     a, b = ref.kinds[KIND], cand.kinds[KIND]
     for prompt in range(len(cand.prompts)):
-        one, two = _of(a, prompt), _of(b, prompt)
-        if not len(one) or not len(two):
+        one, two = a.steps_of(prompt), b.steps_of(prompt)
+        if one is None or two is None or not len(one) or not len(two) or two.temperature[0] == 0:
             continue
         shared = _shared_until(a, b, prompt)
         _, i, j = np.intersect1d(one.place, two.place, return_indices=True)
@@ -128,17 +128,9 @@ def _matched(ref: SpecSide, cand: SpecSide) -> _Matched | None:
     return _Matched(delta=delta, prompt=owner, row=row, place=place, batch_row=batch_row)
 
 
-def _of(drawn: Drawn, prompt: int) -> Steps:
-    if drawn.steps is None:
-        msg = f"{drawn.kind}: no verify steps reached a metric that needs them"
-        raise ValueError(msg)
-    return drawn.steps.where((drawn.steps.prompt == prompt) & (drawn.steps.temperature > 0))
-
-
 def _shared_until(a: Drawn, b: Drawn, prompt: int) -> int:
     """First position at which the two streams of a prompt differ, or one ends."""
-    one = a.tokens.where(a.tokens.prompt == prompt)
-    two = b.tokens.where(b.tokens.prompt == prompt)
+    one, two = a.tokens_of(prompt), b.tokens_of(prompt)
     n = min(len(one), len(two))
     unlike = np.flatnonzero(one.token[:n] != two.token[:n])
     end = int(unlike[0]) if unlike.size else n

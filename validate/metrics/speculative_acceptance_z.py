@@ -17,6 +17,8 @@ __all__ = ["speculative_acceptance_z"]
 NAME = "speculative.acceptance_z"
 N_OF = "judged drafts"
 POOLED, BY_ROW, BY_DEPTH, COINS = 0.5, 0.2, 0.1, 0.2
+CERTAIN = 0.01
+"""Share of the level for drafts that did what they could not; their p-value is 0."""
 QUARTERS = (0.25, 0.5, 0.75)
 
 
@@ -55,15 +57,16 @@ def speculative_acceptance_z(pair: Pair, levels: Levels) -> Measurement:
         return without_value(NAME, reason, unit="p-value", n_of=N_OF)
     found: list[Named] = []
     seen: list[Seen] = []
+    warm = [d for d in drafted if (_steps(d).temperature > 0).any()]
     for drawn in drafted:
-        weight = 1.0 / len(drafted)
-        sampled = _steps(drawn).where(_steps(drawn).temperature > 0)
         impossible = _impossible(_steps(drawn), drawn.kind)
         if impossible is not None:
-            found.append(Named(impossible[0], impossible[1], weight))
-        if len(sampled):
-            found += _tests(side, drawn.kind, sampled, weight)
-            seen.append(_seen(drawn.kind, sampled, weight, levels))
+            found.append(Named(*impossible, CERTAIN / len(drafted)))
+    for drawn in warm:
+        weight = (1.0 - CERTAIN) / len(warm)
+        sampled = _steps(drawn).where(_steps(drawn).temperature > 0)
+        found += _tests(side, drawn.kind, sampled, weight)
+        seen.append(_seen(drawn.kind, sampled, weight, levels))
     return settled(
         NAME,
         found,

@@ -72,7 +72,8 @@ def _impossible(drawn: Drawn) -> np.ndarray:
     """No mass under the law of their own outcome, although the requested law gives them some."""
     tokens = drawn.tokens
     mass = tokens.falls[:, OWN, FALLING_P, 1]
-    return np.asarray((tokens.p > 0) & ~(mass > NO_MASS * tokens.p))
+    unknown = np.isnan(mass) & np.isnan(tokens.q)
+    return np.asarray((tokens.p > 0) & ~unknown & ~(mass > NO_MASS * tokens.p))
 
 
 def _worst(drawn: Drawn, wrong: np.ndarray, prompts: tuple[str, ...]) -> Worst:
