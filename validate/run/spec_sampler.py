@@ -26,6 +26,7 @@ __all__ = [
     "Tables",
     "draw",
     "pool_of",
+    "target_logits",
 ]
 
 Array = NDArray[Any]
@@ -55,8 +56,9 @@ class Sampler:
     """Emits the argmax at any temperature."""
     temperature: Literal["once", "none", "twice"] = "once"
     filters: Literal["all", "no top-k", "no top-p", "none"] = "all"
-    draft: Literal["q", "rounded"] = "q"
-    """``rounded``: drafts from softmax(bfloat16 logits), the ratio with q in full."""
+    draft: Literal["q", "rounded", "unheated"] = "q"
+    """``rounded``: drafts from softmax(bfloat16 logits), the ratio with q in full; ``unheated``:
+    drafts at temperature 1, the ratio with q at the temperature asked for."""
     residual: Literal["residual", "p"] = "residual"
     redraw: bool = False
     """After a mismatch draws anew in place of emitting the target's own draw."""
@@ -82,7 +84,8 @@ WRONG: tuple[Sampler, ...] = (
     Sampler(name="top-k-dropped", title="top-k dropped", filters="no top-k"),
     Sampler(name="top-p-dropped", title="top-p dropped", filters="no top-p"),
     Sampler(name="SP-07", title="fresh redraw on mismatch", rule="exact_match", redraw=True),
-    Sampler(name="SP-09", title="drafts from another law than the ratio uses", draft="rounded"),
+    Sampler(name="SP-09", title="drafts from bfloat16 logits, ratio in full", draft="rounded"),
+    Sampler(name="SP-09 (T)", title="drafts at T = 1, ratio at the T asked for", draft="unheated"),
     Sampler(name="residual-p", title="residual replaced by p", residual="p"),
     Sampler(name="bonus-row", title="bonus from the row before", bonus="row before"),
     Sampler(
@@ -138,6 +141,11 @@ def _logits() -> tuple[Array, Array]:
     return target, target + noise
 
 
+def target_logits() -> Array:
+    """Raw logits of every row (rows, vocab)."""
+    return _logits()[0]
+
+
 @cache
 def pool_of(sampler: Sampler) -> Pool:
     """Tables of all groups for one sampler."""
@@ -146,7 +154,11 @@ def pool_of(sampler: Sampler) -> Pool:
     for asked in GROUPS:
         plain = Asked(temperature=asked.temperature)
         q = _laws(draft, plain)
-        drafted = q if sampler.draft == "q" else _laws(_rounded(draft), plain)
+        drafted = {
+            "q": q,
+            "rounded": _laws(_rounded(draft), plain),
+            "unheated": _laws(draft, Asked(temperature=1.0)),
+        }[sampler.draft]
         made.append(
             Tables(
                 p=_laws(target, asked), q=q, path=_path_law(target, asked, sampler), drafted=drafted

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from validate.run.spec_sampler import (
     Sampler,
     plain,
     pool_of,
+    target_logits,
     verified,
 )
 from validate.schema import Manifest, ModelIdentity, Pair, PathProof, Prompt, Provenance, Stream
@@ -27,6 +28,9 @@ from validate.schema.sampling import SamplingParams
 __all__ = ["HeldSide", "simulated_pair", "simulated_side"]
 
 Array = NDArray[Any]
+REFERENCE_SEED = 1
+NEAR_TIE = 0.555
+"""Of the shipped limits, in nats."""
 PROMPT_LENGTHS = (12, 17, 23, 30, 41)
 Kind = Literal["sampled", "spec-sampled"]
 KINDS: tuple[Kind, ...] = ("sampled", "spec-sampled")
@@ -87,10 +91,14 @@ def simulated_pair(
         kinds: ``both``, ``sampled`` or ``spec-sampled``.
     """
     cand = simulated_side(sampler, streams=streams, tokens=tokens, rng=rng, kinds=kinds)
-    ref = simulated_side(
-        HONEST[0], streams=streams, tokens=tokens, rng=np.random.default_rng(1), kinds=kinds
-    )
-    return Pair(ref=ref, cand=cand, prompts=tuple(cand.prompts), near_tie=0.0)
+    ref = _reference(streams, tokens, kinds)
+    return Pair(ref=ref, cand=cand, prompts=tuple(cand.prompts), near_tie=NEAR_TIE)
+
+
+@lru_cache(maxsize=8)
+def _reference(streams: int, tokens: int, kinds: str) -> HeldSide:
+    rng = np.random.default_rng(REFERENCE_SEED)
+    return simulated_side(HONEST[0], streams=streams, tokens=tokens, rng=rng, kinds=kinds)
 
 
 def simulated_side(
@@ -188,9 +196,16 @@ def _truth(group: int, rule: Rule) -> _Truth:
         falls=falls,
         entropy=moments[:, 0],
         variance=moments[:, 1],
-        edge=np.where(p > 0, 0.0, 1.0),
+        edge=_edges(p, group),
         expected=np.array([expected_acceptance(rule, a, b) for a, b in zip(p, q, strict=True)]),
     )
+
+
+def _edges(p: Array, group: int) -> Array:
+    """Nats below the least kept logit, at the temperature; 0 inside the support."""
+    scaled = target_logits() / GROUPS[group].temperature
+    least = np.min(np.where(p > 0, scaled, np.inf), axis=1, keepdims=True)
+    return np.where(p > 0, 0.0, least - scaled)
 
 
 def _below_and_mass(law: Array, key: Array) -> Array:
