@@ -22,12 +22,13 @@ import pytest
 
 from tests.meta.metric_mutants import MUTANTS as LOGITS, Mutant
 from tests.meta.renorm_mutants import RENORM_MUTANTS
+from tests.meta.spec_mutants import SPEC_MUTANTS
 from tests.meta.tensor_mutants import TENSOR_MUTANTS
 
 pytestmark = pytest.mark.meta
 
 ROOT = Path(__file__).parents[2]
-MUTANTS = {**LOGITS, **TENSOR_MUTANTS, **RENORM_MUTANTS}
+MUTANTS = {**LOGITS, **TENSOR_MUTANTS, **RENORM_MUTANTS, **SPEC_MUTANTS}
 UNITS = ROOT / "tests/unit/metrics"
 ROOMS = ("validate.metrics", "validate.numerics", "validate.stats", "tests.unit.metrics")
 
