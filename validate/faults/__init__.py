@@ -7,11 +7,14 @@ says what it means.
 
 from validate.faults.attention import ATTENTION_FAULTS
 from validate.faults.renorm import RENORM_FAULTS
+from validate.faults.speculative import SPECULATIVE_FAULTS
 from validate.schema.fault import Fault
 
 __all__ = ["FAULTS", "FAULT_SIDES"]
 
-FAULTS: dict[str, Fault] = {fault.id: fault for fault in (*ATTENTION_FAULTS, *RENORM_FAULTS)}
+FAULTS: dict[str, Fault] = {
+    fault.id: fault for fault in (*ATTENTION_FAULTS, *RENORM_FAULTS, *SPECULATIVE_FAULTS)
+}
 """Every fault by id."""
 
 FAULT_SIDES: dict[str, str] = {fault.id: fault.where for fault in FAULTS.values()}

@@ -3,7 +3,7 @@
 from validate.models.configs import KIMI_K3, load_config
 from validate.models.generate import GreedyStreams, decode_forced, greedy, prefill, right_padded
 from validate.models.model import State, empty_state, forward
-from validate.models.options import DTYPES, FAULTS, PathOptions
+from validate.models.options import DTYPES, FAULTS, SPECULATIVE_FAULTS, PathOptions
 from validate.models.renorm import RENORM_FAULTS, RULES, TieRule, renorm
 from validate.models.trace import SILENT, Silent, Trace
 from validate.models.weights import initialise, load_weights, save_weights, weight_shapes
@@ -15,6 +15,7 @@ __all__ = [
     "RENORM_FAULTS",
     "RULES",
     "SILENT",
+    "SPECULATIVE_FAULTS",
     "GreedyStreams",
     "PathOptions",
     "Silent",

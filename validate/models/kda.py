@@ -42,15 +42,31 @@ class KdaSteps(NamedTuple):
     conv: Tensor
     """(batch, 3, channels, taps + tokens): the history before the pass, then its inputs."""
 
-    def after(self, counts: Tensor, before: KdaState) -> KdaState:
+    def after(self, counts: Tensor, before: KdaState, *, fault: str | None = None) -> KdaState:
         """The state after the first ``counts[b]`` tokens of each row; 0 gives ``before``."""
-        taps = self.conv.shape[-1] - self.recurrent.shape[1]
-        index = counts.unsqueeze(1) + torch.arange(taps, device=counts.device)
+        tokens = self.recurrent.shape[1]
+        taps = self.conv.shape[-1] - tokens
+        fed, stepped_by = self._counts(counts, fault)
+        index = fed.unsqueeze(1) + torch.arange(taps, device=counts.device)
         index = index[:, None, None].expand(-1, *self.conv.shape[1:3], -1)
         row = torch.arange(len(counts), device=counts.device)
-        stepped = self.recurrent[row, (counts - 1).clamp(min=0)]
+        stepped = self.recurrent[row, (stepped_by - 1).clamp(0, tokens - 1)]
         kept = torch.where((counts > 0).view(-1, 1, 1, 1), stepped, before.recurrent)
         return KdaState(kept, self.conv.gather(3, index))
+
+    def _counts(self, counts: Tensor, fault: str | None) -> tuple[Tensor, Tensor]:
+        """Tokens that the conv history and the recurrent snapshot are taken after."""
+        whole = torch.where(counts > 0, self.recurrent.shape[1], 0)
+        if fault == "LA-05":  # a cache that cannot be trimmed is left as it is
+            return whole, whole
+        if fault == "LA-03":  # the length of the conv history clamps the checkpoint too
+            clamped = counts.clamp(max=self.conv.shape[-1] - self.recurrent.shape[1])
+            return clamped, clamped
+        if fault == "VX-17":  # counted from 1 where snapshots are counted from 0
+            return counts, torch.where(counts > 0, counts + 1, 0)
+        if fault == "VX-18":  # the history ends with rejected drafts
+            return whole, counts
+        return counts, counts
 
 
 class KdaInputs(NamedTuple):

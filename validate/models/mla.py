@@ -235,6 +235,8 @@ def mla_layer(
     latent = rms_norm(latent, weights["kv_a_norm.weight"], eps=eps, accumulate=acc)
     cache = append_cache(cache, torch.cat([latent, extra], dim=-1), start, lengths)
     position = start.unsqueeze(1) + torch.arange(x.shape[1], device=x.device)
+    if decode and options.fault == "SP-14":  # every row of a window has the bound of its last
+        position = position[:, -1:].expand_as(position)
     mask = torch.arange(cache.shape[1], device=x.device) <= position.unsqueeze(-1)
     call = AttentionCall(
         q=q, cache=cache, first_new=int(start.min()), mask=mask, kv_b=weights["kv_b.weight"]

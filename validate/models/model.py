@@ -14,9 +14,19 @@ from validate.models.options import PathOptions
 from validate.models.trace import SILENT, Silent, Trace
 from validate.schema import ModelConfig
 
-__all__ = ["State", "Window", "commit", "empty_state", "forward", "forward_steps", "layer_weights"]
+__all__ = [
+    "State",
+    "Window",
+    "commit",
+    "empty_state",
+    "forward",
+    "forward_steps",
+    "layer_weights",
+]
 
 Weights = Mapping[str, Tensor]
+_WRITTEN_ROWS = 4
+"""Rows that the write plan of ``SP-01`` covers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +51,7 @@ class Window:
     """KDA layer -> snapshots after every token."""
 
 
-def commit(window: Window, counts: Tensor) -> State:
+def commit(window: Window, counts: Tensor, *, fault: str | None = None) -> State:
     """Keep the first ``counts[b]`` tokens of each row's window and roll the rest back.
 
     The latent caches keep what was written; rows behind a length are never read
@@ -49,12 +59,25 @@ def commit(window: Window, counts: Tensor) -> State:
     """
     return State(
         lengths=window.before.lengths + counts,
-        kv=window.kv,
+        kv=_written(window) if fault == "SP-01" else window.kv,
         kda={
-            layer: steps.after(counts, window.before.kda[layer])
+            layer: steps.after(counts, window.before.kda[layer], fault=fault)
             for layer, steps in window.steps.items()
         },
     )
+
+
+def _written(window: Window) -> dict[int, Tensor]:
+    """SP-01: the write plan covers four rows; what lay behind them before the pass stays."""
+    made = {}
+    for layer, kv in window.kv.items():
+        old = kv.new_zeros(kv.shape)
+        held = window.before.kv[layer]
+        old[:, : held.shape[1]] = held
+        place = torch.arange(kv.shape[1], device=kv.device)
+        stale = place >= window.before.lengths.unsqueeze(1) + _WRITTEN_ROWS
+        made[layer] = torch.where(stale.unsqueeze(-1), old, kv)
+    return made
 
 
 def empty_state(

@@ -8,7 +8,7 @@ import torch
 from validate.errors import InputError
 from validate.models.renorm import RENORM_FAULTS
 
-__all__ = ["DTYPES", "FAULTS", "PathOptions"]
+__all__ = ["DTYPES", "FAULTS", "SPECULATIVE_FAULTS", "PathOptions"]
 
 DTYPES: dict[str, torch.dtype] = {
     "float64": torch.float64,
@@ -16,7 +16,14 @@ DTYPES: dict[str, torch.dtype] = {
     "bfloat16": torch.bfloat16,
 }
 
-FAULTS = ("VX-01", "LC-01", "VX-02", *RENORM_FAULTS)
+SPECULATIVE_FAULTS = (
+    *("SA-01", "VX-10", "VX-11", "VX-12", "VX-13", "VX-14", "VX-19", "SA-13", "VX-20"),
+    *("SP-02", "SP-03", "SP-05", "SP-06", "SP-09", "VX-22", "VX-21"),
+    *("SP-07", "SP-10", "SP-11", "VX-15", "VX-16"),
+    *("LA-03", "LA-05", "VX-17", "VX-18", "SP-01", "SP-14"),
+)
+"""Faults of sampling and speculation; SA-05 has a second site there."""
+FAULTS = ("VX-01", "LC-01", "VX-02", *RENORM_FAULTS, *SPECULATIVE_FAULTS)
 """Faults with a switch in this room; described in ``validate.faults``."""
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "ACCEPT",
     "DRAFT",
     "FINAL",
+    "REDRAW",
     "Build",
     "Requests",
     "draw",
@@ -32,8 +33,9 @@ __all__ = [
 ]
 
 Build = Literal["dense", "sparse"]
-DRAFT, ACCEPT, FINAL = 0, 1, 2
-"""What a number is for: drawing a draft, judging it, drawing the token that ends a step."""
+DRAFT, ACCEPT, FINAL, REDRAW = 0, 1, 2, 3
+"""What a number is for: drawing a draft, judging it, drawing the token that ends a step, and
+drawing it once more (a planted fault alone)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,16 +48,32 @@ class Requests:
     min_p: Tensor
     seeds: np.ndarray
     """int64; -1 for a greedy request."""
+    fault: str | None = None
+    """Id of a planted fault."""
+    shared: np.random.Generator | None = None
+    """The one generator that ``SA-13`` draws the whole batch from."""
 
     @classmethod
-    def of(cls, params: Sequence[SamplingParams], *, device: str | torch.device) -> "Requests":
+    def of(
+        cls,
+        params: Sequence[SamplingParams],
+        *,
+        device: str | torch.device,
+        fault: str | None = None,
+    ) -> "Requests":
         """The batch of ``params``, in order."""
+        seeds = np.array([-1 if p.seed is None else p.seed for p in params], np.int64)
+        lacking = fault == "SA-13" and bool(np.any(seeds < 0))
+        if fault == "VX-20":  # the batch's first seed serves every request
+            seeds = np.where(seeds < 0, seeds, next((s for s in seeds if s >= 0), -1))
         return cls(
             temperature=torch.tensor([p.temperature for p in params], device=device),
             top_k=torch.tensor([p.top_k for p in params], device=device),
             top_p=torch.tensor([p.top_p for p in params], device=device),
             min_p=torch.tensor([p.min_p for p in params], device=device),
-            seeds=np.array([-1 if p.seed is None else p.seed for p in params], np.int64),
+            seeds=seeds,
+            fault=fault,
+            shared=np.random.default_rng(0) if lacking else None,
         )
 
     @property
@@ -82,12 +100,36 @@ def _min_p(probs: Tensor, least: Tensor) -> Tensor:
     return kept / kept.sum(-1, keepdim=True)
 
 
-def _filtered(probs: Tensor, k: Tensor, requests: tuple[Tensor, Tensor], build: Build) -> Tensor:
+def _filtered(
+    probs: Tensor, k: Tensor, filters: tuple[Tensor, Tensor], build: Build, fault: str | None
+) -> Tensor:
     """Top-k, top-p and min-p of (rows, vocab) probabilities."""
-    top_p, min_p = requests
-    rule: Literal["all", "exactly_k"] = "all" if build == "dense" else "exactly_k"
-    kept = top_k_renorm_prob(probs, k.to(torch.int32), rule=rule)
-    return _min_p(top_p_renorm_prob(kept, top_p, rule=rule), min_p)
+    top_p, min_p = filters
+    dense = (build == "dense") != (fault == "VX-14")  # VX-14: the other build's rule of ties
+    if bool((k < probs.shape[1]).any()):
+        kept = _top_k(probs, k, dense=dense)
+        # SA-05: p meets the mass before the division.
+        probs = torch.where(kept > 0, probs, 0.0) if fault == "SA-05" else kept
+    if bool((top_p < 1).any()):
+        probs = _top_p(probs, top_p, dense=dense)
+    elif fault == "SA-05":
+        probs = probs / probs.sum(-1, keepdim=True)
+    return _min_p(probs, min_p) if bool((min_p > 0).any()) else probs
+
+
+def _top_k(probs: Tensor, k: Tensor, *, dense: bool) -> Tensor:
+    """The k largest of each row, divided; ties with the k-th stay, or the lowest ids of them."""
+    if dense:
+        return top_k_renorm_prob(probs, k.to(torch.int32), rule="all")
+    _, order = probs.sort(dim=-1, descending=True, stable=True)
+    counted = torch.arange(probs.shape[1], device=probs.device) < k.unsqueeze(1)
+    kept = torch.zeros_like(probs).scatter(1, order, torch.where(counted, 1.0, 0.0)) * probs
+    return kept / kept.sum(-1, keepdim=True)
+
+
+def _top_p(probs: Tensor, top_p: Tensor, *, dense: bool) -> Tensor:
+    """The fewest largest of each row whose mass reaches p, divided; ties as in top-k."""
+    return top_p_renorm_prob(probs, top_p, rule="all" if dense else "exactly_k")
 
 
 def requested_law(logits: Tensor, requests: Requests, *, build: Build) -> Tensor:
@@ -103,17 +145,29 @@ def requested_law(logits: Tensor, requests: Requests, *, build: Build) -> Tensor
     """
     batch, rows, vocab = logits.shape
     wide = logits.float().flatten(0, 1)
+    fault = requests.fault
     t = _per_row(requests.temperature, rows).unsqueeze(1)
-    probs = torch.softmax(wide / torch.where(t == 0, 1.0, t), dim=-1)
-    k = _per_row(torch.where(requests.top_k == 0, vocab, requests.top_k), rows)
-    filters = (_per_row(requests.top_p, rows), _per_row(requests.min_p, rows))
-    law = torch.where(t == 0, _one_hot(wide), _filtered(probs, k, filters, build))
+    scale = torch.where(t == 0, 1.0, t)
+    if fault == "VX-10":
+        scale = torch.ones_like(scale)
+    elif fault == "VX-11":
+        scale = scale * scale
+    probs = torch.softmax(wide / scale, dim=-1)
+    off = (requests.top_k == 0) | (fault == "VX-12")
+    k = _per_row(torch.where(off, vocab, requests.top_k), rows)
+    top_p = torch.ones_like(requests.top_p) if fault == "VX-13" else requests.top_p
+    filters = (_per_row(top_p, rows), _per_row(requests.min_p, rows))
+    law = torch.where(t == 0, _one_hot(wide), _filtered(probs, k, filters, build, fault))
     return law.view(batch, rows, vocab)
 
 
 def uniforms(requests: Requests, positions: Tensor, purpose: int) -> Tensor:
     """Numbers in (0, 1), float64, for each request at ``positions`` (batch, n)."""
     places = positions.cpu().numpy()
+    if requests.shared is not None:
+        return torch.from_numpy(requests.shared.random(places.shape)).to(positions.device)
+    if requests.fault == "VX-19":  # the counter starts anew at every step
+        places = places - places[:, :1]
     made = keyed_uniform(0, requests.seeds[:, None], places, np.int64(purpose))
     return torch.from_numpy(made).to(positions.device)
 
@@ -131,7 +185,9 @@ def draw(weights: Tensor, u: Tensor) -> Tensor:
     return torch.where(past.any(-1), past.int().argmax(-1), last)
 
 
-def token_logprobs(rows: Tensor, ids: Tensor) -> Tensor:
+def token_logprobs(rows: Tensor, ids: Tensor, *, fault: str | None = None) -> Tensor:
     """Natural log-softmax of the raw rows (..., vocab) at ``ids`` (...,); float32."""
+    if fault == "SP-11":  # a verified token counts as certain
+        return torch.zeros(ids.shape, device=ids.device)
     wide = torch.log_softmax(rows.float(), dim=-1)
     return wide.gather(-1, ids.unsqueeze(-1)).squeeze(-1)

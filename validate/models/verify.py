@@ -12,7 +12,8 @@ from torch import Tensor
 
 from validate.models.sampler import draw
 
-__all__ = ["Verified", "Verifier", "verify"]
+__all__ = ["Verified", "Verifier", "argmax_law", "runner_up_law", "verify"]
+
 
 Verifier = Literal["chain", "target_only", "exact_match"]
 
@@ -47,6 +48,8 @@ def verify(
     coins: Tensor,
     final_coins: Tensor,
     limit: Tensor,
+    redraws: Tensor | None = None,
+    fault: str | None = None,
 ) -> Verified:
     """Judge a block of drafts and draw the token that ends the step.
 
@@ -60,6 +63,8 @@ def verify(
         coins: (batch, drafts) uniform numbers that judge drafts.
         final_coins: (batch, drafts + 1) uniform numbers of each row's own draw.
         limit: (batch,) drafts that are verified at most (a cut by confidence).
+        redraws: (batch, drafts + 1) uniform numbers of the fault ``SP-07``.
+        fault: id of a planted fault.
 
     Returns:
         ``Verified``.
@@ -70,16 +75,37 @@ def verify(
         own = draw(p, final_coins)
         accepts = drafts == own[:, :width]
         count = _leading(accepts, limit)
+        if redraws is not None:  # SP-07: a mismatch throws the target's own draw away
+            again = draw(p, redraws)
+            own = torch.where((count < limit).unsqueeze(1), again, own)
         return Verified(accepts, count, own[row, count])
     at = _of_drafts(p, drafts)
     accepts = coins * _of_drafts(q, drafts) < at if verifier == "chain" else coins <= at
     count = _leading(accepts, limit)
-    law = p[row, count]
+    ended = count
+    if fault == "VX-16":  # a full block ends with the row of its last draft
+        ended = torch.where(count == limit, (count - 1).clamp(min=0), count)
+    law = p[row, ended]
     where = count.clamp(max=width - 1)
     if verifier == "chain":
         left = (law - q[row, where]).clamp(min=0)
     else:
         left = law.scatter(1, drafts[row, where].unsqueeze(1), 0.0)
+    if fault == "VX-15":
+        left = law
     rejected = count < limit
     weights = torch.where(rejected.unsqueeze(1), left, law)
     return Verified(accepts, count, draw(weights, final_coins[row, count]))
+
+
+def argmax_law(logits: Tensor) -> Tensor:
+    """All mass of (batch, rows, vocab) on each row's largest logit, the lowest id among equals."""
+    top = logits == logits.amax(-1, keepdim=True)
+    first = top.int().argmax(-1, keepdim=True)
+    return torch.zeros_like(logits, dtype=torch.float32).scatter_(-1, first, 1.0)
+
+
+def runner_up_law(logits: Tensor) -> Tensor:
+    """All mass of row i on the (i + 1)-th best of row 0: the top n of one row for the top 1 of n."""
+    best = logits[:, 0].topk(logits.shape[1], dim=-1).indices.unsqueeze(-1)
+    return torch.zeros_like(logits, dtype=torch.float32).scatter_(-1, best, 1.0)

@@ -1,6 +1,6 @@
 """How the tokens of a request are drawn."""
 
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -24,7 +24,7 @@ class SamplingParams(BaseModel):
     """Of the request's own numbers; None for a greedy request."""
 
     @model_validator(mode="after")
-    def _needs_a_seed(self) -> Self:
+    def _needs_a_seed(self) -> "SamplingParams":
         if self.temperature > 0 and self.seed is None:
             msg = "a sampled request needs a seed of its own; give `seed` or temperature 0"
             raise ValueError(msg)

@@ -10,7 +10,8 @@ from validate.capture.format import Tensor
 from validate.models.generate import decode_forced
 from validate.models.kda import KdaState
 from validate.models.model import State
-from validate.models.speculate import SpecStep, Target
+from validate.models.plain import Target
+from validate.models.speculate import SpecStep
 
 __all__ = ["Audit", "audit_names"]
 

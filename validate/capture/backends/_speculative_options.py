@@ -7,15 +7,15 @@ from validate.capture.backends.torch_speculative import TOKENS, Speculation
 from validate.capture.digest import file_sha256
 from validate.capture.project import Project
 from validate.errors import InputError
-from validate.models import Trace
+from validate.models import SPECULATIVE_FAULTS, Trace
+from validate.models.drafting import Drafter
 from validate.models.dspark import load_draft_config, load_drafter
+from validate.models.plain import Target
 from validate.models.sampler import Build
-from validate.models.speculate import Drafter, Target
 from validate.models.verify import Verifier
 
-__all__ = ["SPECULATIVE_KEYS", "Chosen", "choose", "speculative_options"]
+__all__ = ["Chosen", "choose", "require_fault_site", "speculative_options"]
 
-SPECULATIVE_KEYS = ("draft", "verifier", "build", "cut", "tokens", "seed")
 Draft = Literal["on", "off", "onehot"]
 _BUILD: Mapping[str, Build] = {"reference": "dense", "rocm": "sparse"}
 
@@ -27,6 +27,55 @@ class Chosen(NamedTuple):
     drafter_digest: str | None
 
 
+_FAULT_KEYS: Mapping[str, tuple[str, str]] = {
+    "SP-07": ("verifier", "exact_match"),
+    "VX-21": ("cut", "0.3"),
+}
+"""The key and value that a planted fault needs to have a site."""
+_UNDRAFTED_FAULTS = ("VX-10", "VX-11", "VX-12", "VX-13", "VX-14", "VX-19", "VX-20")
+"""Faults whose site is the sampler, with or without drafts."""
+_WEIGHED_FAULTS = {
+    "VX-15": ("chain", "target_only"),
+    "VX-16": ("chain", "target_only"),
+    "SP-09": ("chain",),
+    "VX-22": ("chain",),
+}
+"""Verifiers whose arithmetic a fault is in."""
+
+
+def require_fault_site(options: Mapping[str, str], *, drawn: bool) -> None:
+    """Refuse a fault of sampling or speculation that the other keys leave no place.
+
+    Args:
+        options: The keys with their defaults.
+        drawn: Whether any prompt of the set is drawn from.
+
+    Raises:
+        InputError: It would record a clean run.
+    """
+    fault = options.get("fault", "")
+    if fault not in SPECULATIVE_FAULTS:
+        return
+    key, needed = _FAULT_KEYS.get(fault, ("", ""))
+    why = None
+    if not drawn:
+        why = "no prompt of the set is tagged 'speculative', so nothing is drawn"
+    elif options["draft"] == "off" and fault not in _UNDRAFTED_FAULTS:
+        why = "nothing is drafted (draft=off), and its site is speculative decoding"
+    elif key and options.get(key) != needed:
+        why = f"{key}={options.get(key)}, and its site is the code of {key}={needed}"
+    elif options.get("verifier") not in _WEIGHED_FAULTS.get(fault, (options.get("verifier"),)):
+        why = f"verifier={options['verifier']} does none of the arithmetic that it is in"
+    elif fault in ("SP-09", "VX-22") and options["draft"] == "onehot":
+        why = "draft=onehot draws no proposal"
+    if why is not None:
+        msg = (
+            f"fault={fault} has no site here: {why}\n"
+            "  do next: leave out the other key; the fault sets what it needs"
+        )
+        raise InputError(msg)
+
+
 def speculative_options(
     path: str, options: Mapping[str, str], *, has_drafter: bool
 ) -> dict[str, str]:
@@ -36,6 +85,8 @@ def speculative_options(
         InputError: A value is unknown, or a key says how to judge drafts that ``draft=off``
             leaves out.
     """
+    key, needed = _FAULT_KEYS.get(options.get("fault", ""), ("", ""))
+    options = ({key: needed} if key else {}) | dict(options)
     draft = options.get("draft", "on" if has_drafter else "off")
     made = {
         "draft": _one_of("draft", draft, get_args(Draft)),
@@ -44,11 +95,11 @@ def speculative_options(
         "seed": options.get("seed", "1"),
     }
     if draft == "off":
-        for key in ("verifier", "cut"):
-            if key in options:
+        for given in ("verifier", "cut"):
+            if given in options and given != key:
                 msg = (
-                    f"{key}={options[key]}: nothing is drafted here, so nothing is verified\n"
-                    f"  do next: leave out {key}, or draft=off"
+                    f"{given}={options[given]}: nothing is drafted here, so nothing is verified\n"
+                    f"  do next: leave out {given}, or draft=off"
                 )
                 raise InputError(msg)
         return made

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor as TorchTensor
 
 from validate.capture.format import Tensor
-from validate.models.speculate import Drafter, SpecStep
+from validate.models.drafting import Drafter
+from validate.models.speculate import SpecStep
 from validate.oracle.lossless import Rule
 from validate.oracle.lossless_rows import (
     AskedRows,

@@ -8,7 +8,11 @@ from typing import Any
 
 import torch
 
-from validate.capture.backends._speculative_options import choose, speculative_options
+from validate.capture.backends._speculative_options import (
+    choose,
+    require_fault_site,
+    speculative_options,
+)
 from validate.capture.backends.torch_batch import (
     STREAM_TOKENS,
     Runner,
@@ -32,7 +36,7 @@ from validate.models import (
     load_config,
     load_weights,
 )
-from validate.models.speculate import Target
+from validate.models.plain import Target
 from validate.schema import (
     CaptureHeader,
     Deviation,
@@ -262,6 +266,7 @@ def record(
     drawn = any(SPECULATIVE in prompt.tags for prompt in prompts)
     if drawn:
         used |= speculative_options(path, options, has_drafter=project.drafter is not None)
+    require_fault_site(used, drawn=drawn)
     torch_device = "cuda" if device == "rocm" else device
     chunk = int(used["chunk"])
     runner = Runner(

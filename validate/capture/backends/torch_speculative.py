@@ -22,10 +22,12 @@ from validate.capture.backends._speculative_audit import Audit
 from validate.capture.backends._speculative_rows import StreamRows, add_plain, add_step
 from validate.capture.format import Tensor
 from validate.models import Trace
+from validate.models.drafting import Drafter
 from validate.models.generate import prefill
 from validate.models.model import State
+from validate.models.plain import Target, sample
 from validate.models.sampler import Build, token_logprobs
-from validate.models.speculate import Drafter, SpecStep, Target, sample, speculate
+from validate.models.speculate import SpecStep, speculate
 from validate.numerics.keyed import keyed_hash
 from validate.oracle.lossless import Asked
 from validate.oracle.lossless_rows import AskedRows

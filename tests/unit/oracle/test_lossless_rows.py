@@ -1,0 +1,108 @@
+"""Many rows at once against one at a time, and a few numbers by hand."""
+
+import numpy as np
+import pytest
+
+from tests.measured import assert_measured
+from validate.errors import InputError
+from validate.oracle import lossless
+from validate.oracle.lossless import Asked
+from validate.oracle.lossless_rows import (
+    OUTCOMES,
+    AskedRows,
+    edge_distances,
+    falls,
+    outcome_laws,
+    requested_laws,
+    surprisal_moments_of,
+)
+
+VOCAB = 12
+ASKED = [
+    Asked(temperature=t, top_k=k, top_p=p, min_p=m, ties=ties)
+    for ties in ("all",)
+    for t, k, p, m in (
+        (1.0, 0, 1.0, 0.0),
+        (0.0, 3, 0.5, 0.1),
+        (0.7, 4, 1.0, 0.0),
+        (1.3, 0, 0.8, 0.0),
+        (1.0, 5, 0.6, 0.0),
+        (2.0, 0, 1.0, 0.3),
+        (0.9, 6, 0.9, 0.05),
+        (1.0, 12, 1.0, 0.0),
+        (1.0, 1, 0.1, 0.9),
+    )
+] * 4
+
+
+def tied_rows(seed: int, rows: int) -> np.ndarray:
+    """Logits on a coarse grid: many entries tie, at the edges too."""
+    return np.random.default_rng(seed).integers(-4, 5, (rows, VOCAB)) / 2.0
+
+
+@pytest.mark.parametrize("ties", ["all", "exactly_k"])
+def test_laws_are_those_of_one_row(ties):
+    logits = tied_rows(1, len(ASKED))
+
+    found = requested_laws(logits, AskedRows.of(ASKED, ties=ties))
+
+    for row, one in enumerate(ASKED):
+        alone = Asked(
+            temperature=one.temperature,
+            top_k=one.top_k,
+            top_p=one.top_p,
+            min_p=one.min_p,
+            ties=ties,
+        )
+        expected = lossless.requested_law(logits[row], alone)
+        assert np.array_equal(found[row] > 0, expected > 0)
+        assert_measured(found[row], expected, atol=0, rtol=1e-14)
+
+
+@pytest.mark.parametrize("rule", ["chain", "target_only", "exact_match"])
+def test_outcomes_falls_moments_and_distances_are_those_of_one_row(rule):
+    asked = AskedRows.of(ASKED, ties="all")
+    logits = tied_rows(2, len(ASKED))
+    p = requested_laws(logits, asked)
+    q = requested_laws(tied_rows(3, len(ASKED)), asked.unfiltered())
+    ids = np.random.default_rng(4).integers(0, VOCAB, len(ASKED))
+    outcomes = np.arange(len(ASKED)) % 4
+    laws = outcome_laws(outcomes, rule, p, q)
+    moments = surprisal_moments_of(p)
+    ratio = np.where(p > 0, q / np.where(p > 0, p, 1.0), -1.0)
+    by_p, by_ratio = falls(laws, ids, key=p), falls(laws, ids, key=ratio)
+    away = edge_distances(logits, p, ids, asked.temperature)
+
+    for row, x in enumerate(ids.tolist()):
+        expected = lossless.outcome_law(OUTCOMES[outcomes[row]], rule, p[row], q[row])
+        assert np.array_equal(np.isnan(laws[row]), np.isnan(expected))
+        if np.isnan(expected).any():
+            continue
+        assert_measured(laws[row], expected, atol=1e-15, rtol=1e-14)
+        for order, found in (("falling_p", by_p), ("falling_ratio", by_ratio)):
+            wanted = lossless.fall(expected, x, order=order, p=p[row], q=q[row])
+            assert_measured(found[row], wanted, atol=1e-14, rtol=0)
+        wanted = lossless.surprisal_moments(p[row])
+        assert_measured((moments.entropy[row], moments.variance[row]), wanted, atol=1e-13, rtol=0)
+        distance = lossless.edge_distance(logits[row], p[row], x, float(asked.temperature[row]))
+        assert_measured(away[row], distance, atol=0, rtol=1e-15)
+
+
+def test_a_row_by_hand():
+    """[0.5, 0.3, 0.2], top-2: 0.625 and 0.375; the third lies ln 1.5 below the edge."""
+    logits = np.log(np.array([[0.5, 0.3, 0.2]]))
+    law = requested_laws(logits, AskedRows.of([Asked(temperature=1.0, top_k=2)], ties="all"))
+
+    assert_measured(law, [[0.625, 0.375, 0.0]], atol=1e-15, rtol=0)
+    assert_measured(falls(law, np.array([1]), key=law), [[0.625, 0.375]], atol=1e-15, rtol=0)
+    away = edge_distances(logits, law, np.array([2]), np.array([1.0]))
+    assert_measured(away, [np.log(1.5)], atol=1e-15, rtol=0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_row_without_a_law_is_refused(bad):
+    logits = tied_rows(5, 3)
+    logits[1, 2] = bad
+
+    with pytest.raises(InputError, match=r"1 of 3 rows of logits hold NaN .* row 1 first"):
+        requested_laws(logits, AskedRows.of(ASKED[:3], ties="all"))
