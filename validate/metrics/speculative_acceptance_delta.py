@@ -11,13 +11,14 @@ from validate.metrics._spec_read import spec_side
 from validate.metrics._spec_streams import Column, Drawn, SpecSide
 from validate.metrics._spec_tests import judged_side
 from validate.schema import Levels, Measurement, Pair, Worst
-from validate.stats import abs_mean_limits
+from validate.stats import abs_median_limits, quantile_n_min
 
 __all__ = ["speculative_acceptance_delta"]
 
 NAME = "speculative.acceptance_delta"
 UNIT = "acceptance rate"
 KIND = "spec-sampled"
+MEDIAN = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class _Matched:
 
 
 def speculative_acceptance_delta(pair: Pair, levels: Levels) -> Measurement:
-    """Mean difference of expected acceptance, cand minus ref, paired by prompt; absolute.
+    """Median over prompts of the difference of expected acceptance, cand minus ref; absolute.
 
     Compared are rows of verify steps that stand behind the same committed tokens and the same
     earlier drafts on both sides, by the chance that a draft drawn there is accepted (no coin enters).
@@ -41,16 +42,16 @@ def speculative_acceptance_delta(pair: Pair, levels: Levels) -> Measurement:
 
     Args:
         pair: ``spec-sampled`` streams of both sides.
-        levels: Of the limits of the absolute mean over prompts (t).
+        levels: Of the limits of the absolute median over prompts (two sign tests).
 
     Returns:
-        The absolute mean, ``n`` = prompts with a row that can be compared. The breakdown holds the
-        signed mean, by draft index and quarter of depth, and the acceptance figures; ``worst`` names
+        The absolute median, ``n`` = prompts with a row that can be compared. The breakdown holds the
+        signed median, the mean, by draft index and quarter of depth, and the acceptance figures; ``worst`` names
         the batch row or prompt that differs most. Undefined without such rows; unlike where a side
         is refused or the proposals differ by declaration.
 
     Source:
-        ``validate.stats.abs_mean_limits`` (Schuirmann 1987).
+        ``validate.stats.abs_median_limits``.
     """
     side = judged_side(pair)
     if isinstance(side, Reason):
@@ -65,17 +66,24 @@ def speculative_acceptance_delta(pair: Pair, levels: Levels) -> Measurement:
         return without_value(NAME, reason, unit=UNIT, n_of="prompts")
     prompts = np.unique(held.prompt)
     means = np.array([float(np.mean(held.delta[held.prompt == p])) for p in prompts])
-    signed = float(np.mean(means))
+    signed = float(np.median(means))
+    needed = quantile_n_min(MEDIAN, levels.high)
     return Measurement(
         metric=NAME,
         value=abs(signed),
         unit=UNIT,
         n=len(prompts),
         n_of="prompts",
-        interval=abs_mean_limits(means, levels=levels),
+        interval=abs_median_limits(means, levels=levels),
         worst=_worst(held, pair.prompts),
         pattern=None if signed == 0.0 else f"{'higher' if signed > 0 else 'lower'} than ref",
-        breakdown={"signed": signed, **_parts(held), **acceptance_figures(pair)},
+        breakdown={
+            "signed": signed,
+            "mean": float(np.mean(means)),
+            **_parts(held),
+            **acceptance_figures(pair),
+        },
+        n_needed=needed if len(prompts) < needed else None,
     )
 
 

@@ -196,27 +196,46 @@ class TestAcceptanceDelta:
         assert_measured(found.breakdown["draft_1"], own - 0.5, atol=1e-12, rtol=0)
 
     def test_itself_is_exactly_zero(self):
-        found = speculative_acceptance_delta(pair(side({KIND: spec()})), LEVELS)
+        found = speculative_acceptance_delta(pair(side({KIND: spec(prompts=16)})), LEVELS)
 
         assert found.value == 0.0
         assert found.interval is not None
         assert (found.interval.low, found.interval.high) == (0.0, 0.0)
 
     def test_prompts_weigh_alike(self):
-        """One prompt of 10 steps off by 0.2, one of 30 steps off by 0: the mean is 0.1."""
-        ref = {"p-0": drafted([1] * 10), "p-1": drafted([1] * 30)}
-        cand = {"p-0": drafted([1] * 10, expected=0.7), "p-1": drafted([1] * 30)}
+        """Of three prompts one of 40 steps is off by 0.2; the median prompt by 0.1, the mean is 0.1."""
+        ref = {"p-0": drafted([1] * 40), "p-1": drafted([1] * 10), "p-2": drafted([1] * 10)}
+        cand = {
+            "p-0": drafted([1] * 40, expected=0.7),
+            "p-1": drafted([1] * 10, expected=0.6),
+            "p-2": drafted([1] * 10),
+        }
 
         found = speculative_acceptance_delta(
             pair(side({KIND: cand}), side({KIND: ref}, label="cuda")), LEVELS
         )
 
         assert_measured(found.value, 0.1, atol=1e-12, rtol=0)
+        assert_measured(found.breakdown["mean"], 0.1, atol=1e-12, rtol=0)
+        assert found.n_needed == 5
         assert found.worst is not None
         assert (found.worst.prompt, found.worst.detail) == (
             "p-0",
             "batch row 0 differs most: +0.2000",
         )
+
+    def test_one_odd_prompt_moves_no_median(self):
+        cand = spec(prompts=5)
+        cand["p-0"] = drafted((1, 0) * 15, expected=1.0)
+
+        found = speculative_acceptance_delta(
+            pair(side({KIND: cand}), side({KIND: spec(prompts=5)}, label="cuda")), LEVELS
+        )
+
+        assert found.value == 0.0
+        assert_measured(found.breakdown["mean"], 0.1, atol=1e-12, rtol=0)
+        assert found.interval is not None
+        assert found.interval.high == 0.5
 
     def test_steps_behind_other_tokens_are_not_compared(self):
         cand = spec(accepts=[1] * 10)
