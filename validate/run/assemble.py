@@ -24,10 +24,13 @@ from validate.schema.report import (
     WorstReport,
 )
 from validate.schema.suite import AREAS, Limits, Suite
-from validate.schema.verdict import NoiseFloor, Verdict
+from validate.schema.verdict import NoiseFloor, Outcome, Verdict
 from validate.suite import limits_digest
 
 __all__ = ["Cast", "assemble"]
+
+SPEED_GATE = "speculative.acceptance_z"
+"""The gate whose measurement holds the acceptance figures of both sides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,7 @@ def assemble(
         repeats=tuple(_other(repeat) for repeat in cast.repeats),
         gates=tuple(_gate(verdict) for verdict in verdicts),
         deviations=_deviations(verdicts, cast.cand),
-        notes=(*notes, *_notes(cast, prompts)),
+        notes=(*notes, *_notes(cast, prompts), *_speed(verdicts)),
         not_tested=_not_tested(verdicts, cast=cast, suite=suite),
         limits={key: limit_report(limit) for key, limit in limits.entries.items()},
         since_golden=since_golden(suite, limits, golden=golden),
@@ -239,6 +242,28 @@ def _notes(cast: Cast, prompts: tuple[str, ...]) -> list[str]:
         told.append(
             f"only {len(prompts)} of {len(cast.ref.prompts)} prompts were compared: "
             f"{', '.join(prompts)}"
+        )
+    return told
+
+
+def _speed(verdicts: Sequence[Verdict]) -> list[str]:
+    """Acceptance of both sides beside the outcome of the gates that a speed-up rests on."""
+    area = [verdict for verdict in verdicts if verdict.gate.startswith("speculative.")]
+    found = next((v.measurement for v in area if v.gate == SPEED_GATE), None)
+    if found is None:
+        return []
+    passed = sum(verdict.outcome is Outcome.PASS for verdict in area)
+    told = []
+    for name, tokens in found.breakdown.items():
+        role, _, rest = name.partition(".")
+        kind, _, figure = rest.partition(".")
+        if role != "cand" or figure != "tokens_per_forward":
+            continue
+        ref = found.breakdown.get(f"ref.{kind}.{figure}")
+        beside = "" if ref is None else f" (ref {ref:.3g})"
+        told.append(
+            f"{kind}: cand accepts {tokens - 1:.3g} drafts a step and emits {tokens:.3g} tokens per "
+            f"target forward{beside}; {passed} of {len(area)} speculative gates PASS"
         )
     return told
 
