@@ -97,7 +97,7 @@ def test_misspelt_gate_is_named_with_line_and_nearest_match(tmp_path):
     [
         (
             '{ name = "logits.kl_p90", kind = "bond" }',
-            "'exact', 'bound', 'noise_ratio' or 'three_way'; did you mean 'bound'?",
+            "'noise_ratio', 'three_way' or 'lossless'; did you mean 'bound'?",
         ),
         (
             '{ name = "logits.kl_p90", kind = "bound", wieght = 1 }',
