@@ -14,6 +14,7 @@ from validate.metrics._spec_streams import (
     FALLING_RATIO,
     OWN,
     P_LAW,
+    PLAIN,
     RESAMPLED,
     Column,
     Drawn,
@@ -184,10 +185,12 @@ def _shown(side: SpecSide, kind: str, tokens: Tokens) -> dict[str, float]:
 
 
 def _told(measured: Measurement, kinds: list[Drawn]) -> Measurement:
-    """The finding in words."""
+    """The finding in words; with drafts, of the tokens that verification emitted."""
     greedy = []
     for drawn in kinds:
         tokens = _informative(drawn).tokens
+        if drawn.steps is not None:
+            tokens = tokens.where(tokens.outcome != PLAIN)
         if len(tokens) >= GREEDY_MIN and _greedy_hits(tokens).all():
             greedy.append(f"{drawn.kind}, {len(tokens)} tokens that could have been others")
     if not greedy:

@@ -47,6 +47,22 @@ class TestUniform:
         assert found.pattern.startswith("sampling is greedy: every token at T > 0 is the argmax")
         assert found.breakdown["sampled.argmax_share"] == 1.0
 
+    def test_the_token_behind_the_prompt_is_not_the_verifiers(self):
+        """It is drawn before anything is drafted, and may be any."""
+        streams = {f"p-{at}": drafted([0] * 59) for at in range(8)}
+        for tensors in streams.values():
+            other = plain([1])
+            for name in ("tokens", "falls", "p", "logprob"):
+                tensors[name][0] = other[name][0]
+
+        found = speculative_uniform(pair(side({"spec-sampled": streams})), LEVELS)
+
+        assert found.pattern is not None
+        assert found.pattern == (
+            "sampling is greedy: every token at T > 0 is the argmax "
+            "(spec-sampled, 472 tokens that could have been others)"
+        )
+
     def test_one_token_that_is_not_the_argmax_is_not_called_greedy(self):
         streams = greedy()
         streams["p-0"] = plain([1] + [0] * 59)
