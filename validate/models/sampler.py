@@ -106,15 +106,16 @@ def _filtered(
     """Top-k, top-p and min-p of (rows, vocab) probabilities."""
     top_p, min_p = filters
     dense = (build == "dense") != (fault == "VX-14")  # VX-14: the other build's rule of ties
-    if bool((k < probs.shape[1]).any()):
+    narrow, cut, floor = (x.unsqueeze(1) for x in (k < probs.shape[1], top_p < 1, min_p > 0))
+    # A row that asks for no filter keeps its bits, whatever its neighbours ask for.
+    if bool(narrow.any()):
         kept = _top_k(probs, k, dense=dense)
-        # SA-05: p meets the mass before the division.
-        probs = torch.where(kept > 0, probs, 0.0) if fault == "SA-05" else kept
-    if bool((top_p < 1).any()):
-        probs = _top_p(probs, top_p, dense=dense)
-    elif fault == "SA-05":
-        probs = probs / probs.sum(-1, keepdim=True)
-    return _min_p(probs, min_p) if bool((min_p > 0).any()) else probs
+        if fault == "SA-05":  # p meets the mass before the division
+            kept = torch.where(cut, torch.where(kept > 0, probs, 0.0), kept)
+        probs = torch.where(narrow, kept, probs)
+    if bool(cut.any()):
+        probs = torch.where(cut, _top_p(probs, top_p, dense=dense), probs)
+    return torch.where(floor, _min_p(probs, min_p), probs) if bool(floor.any()) else probs
 
 
 def _top_k(probs: Tensor, k: Tensor, *, dense: bool) -> Tensor:

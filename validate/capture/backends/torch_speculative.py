@@ -101,7 +101,8 @@ def params_of(prompt: Prompt, kind: str, *, seed: int) -> SamplingParams:
     if kind == "spec-greedy":
         return SamplingParams(temperature=0.0)
     digest = hashlib.sha256(prompt.id.encode()).digest()
-    own = int(keyed_hash(seed, int.from_bytes(digest[:7], "big"), DRAWN_KINDS.index(kind)))
+    name = int.from_bytes(digest[:7], "big")
+    own = int(keyed_hash(seed, np.array([name]), np.array([DRAWN_KINDS.index(kind)]))[0])
     grid = GRID[int.from_bytes(digest[7:11], "big") % len(GRID)]
     return grid.model_copy(update={"seed": own >> 1})
 
