@@ -502,7 +502,7 @@ class TestTokenData:
                 lambda d: d.replace(b'"p-000"', b'"p-900"'),
                 "line 1: stream of prompt 'p-900', which the capture lacks",
             ),
-            ("streams.jsonl", lambda d: d + d, "line 4: the stream of prompt 'p-000' is there already"),
+            ("streams.jsonl", lambda d: d + d, "line 4: the greedy stream of prompt 'p-000' is there already"),
             (
                 "streams.jsonl",
                 lambda d: d.replace(b"[65,66,257]", b"[65,66]", 1),

@@ -15,9 +15,12 @@ from validate.models import FAULTS, PathOptions, load_config
         ({"kda_chunk": 17}, r"^kda_chunk=17: must be within 1\.\.16$"),
         (
             {"fault": "VX-99"},
-            r"^fault=VX-99: the torch model plants VX-01, LC-01, VX-02, SA-04, SA-05$",
+            r"^fault=VX-99: the torch model plants VX-01, LC-01, VX-02, SA-04, SA-05, SA-01, ",
         ),
-        ({"fault": ""}, r"^fault=: the torch model plants VX-01, LC-01, VX-02, SA-04, SA-05$"),
+        (
+            {"fault": ""},
+            r"^fault=: the torch model plants VX-01, LC-01, VX-02, SA-04, SA-05, SA-01, ",
+        ),
     ],
 )
 def test_what_no_kernel_offers_is_refused(switches, message):
