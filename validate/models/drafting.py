@@ -78,6 +78,11 @@ class DraftContext:
         )
         self.lengths = self.lengths + counts
 
+    def narrow(self, rows: Tensor) -> None:
+        """Keep some rows, in the order of ``rows``."""
+        self.lengths = self.lengths[rows]
+        self.kv = ContextKv([k[rows] for k in self.kv.keys], [v[rows] for v in self.kv.values])
+
     def visible(self, block: int) -> Tensor:
         """(batch, 1, 1, context + block): the row's own context and the whole block."""
         keys = torch.arange(self.kv.keys[0].shape[2], device=self.lengths.device)

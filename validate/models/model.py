@@ -22,6 +22,7 @@ __all__ = [
     "forward",
     "forward_steps",
     "layer_weights",
+    "take_rows",
 ]
 
 Weights = Mapping[str, Tensor]
@@ -38,6 +39,18 @@ class State:
     kv: Mapping[int, Tensor]
     """MLA layer -> latent cache (batch, keys, latent + rope)."""
     kda: Mapping[int, KdaState]
+
+
+def take_rows(state: State, rows: Tensor) -> State:
+    """The state of some sequences of a batch, in the order of ``rows``."""
+    return State(
+        lengths=state.lengths[rows],
+        kv={layer: held[rows] for layer, held in state.kv.items()},
+        kda={
+            layer: KdaState(held.recurrent[rows], held.conv[rows])
+            for layer, held in state.kda.items()
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

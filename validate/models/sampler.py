@@ -76,6 +76,18 @@ class Requests:
             shared=np.random.default_rng(0) if lacking else None,
         )
 
+    def take(self, rows: Tensor) -> "Requests":
+        """Some of the requests, in the order of ``rows``."""
+        return Requests(
+            temperature=self.temperature[rows],
+            top_k=self.top_k[rows],
+            top_p=self.top_p[rows],
+            min_p=self.min_p[rows],
+            seeds=self.seeds[rows.cpu().numpy()],
+            fault=self.fault,
+            shared=self.shared,
+        )
+
     @property
     def greedy(self) -> Tensor:
         """(batch,) bool."""

@@ -23,7 +23,7 @@ from validate.models.drafting import (
 )
 from validate.models.dspark import context_features
 from validate.models.generate import right_padded
-from validate.models.model import State, commit, empty_state, forward, forward_steps
+from validate.models.model import State, commit, empty_state, forward, forward_steps, take_rows
 from validate.models.plain import Target
 from validate.models.sampler import (
     ACCEPT,
@@ -46,6 +46,8 @@ __all__ = ["SpecStep", "Watch", "speculate"]
 class SpecStep:
     """One step of a batch; rows that were finished before it are not ``live``."""
 
+    rows: Tensor
+    """(batch,) which requests these are: once a quarter of the rows is finished they leave."""
     live: Tensor
     """(batch,) bool."""
     place: Tensor
@@ -134,7 +136,13 @@ class _Loop:
         return draw(law[:, 0], u[:, 0])
 
     def step(
-        self, anchor: Tensor, place: Tensor, live: Tensor, state: State, context: DraftContext
+        self,
+        rows: Tensor,
+        anchor: Tensor,
+        place: Tensor,
+        live: Tensor,
+        state: State,
+        context: DraftContext,
     ) -> tuple[SpecStep, State]:
         """Draft, verify, commit."""
         drafted = draft_block(
@@ -162,6 +170,7 @@ class _Loop:
         used = torch.where(live, judged.taken + 1, 0)
         context.append(features, used)
         made = SpecStep(
+            rows=rows,
             live=live,
             place=place,
             anchor=anchor,
@@ -244,11 +253,18 @@ def speculate(
     wanted = torch.as_tensor(tokens, device=device).expand_as(lengths)
     first = anchor = loop.first(row, lengths)
     place, done = lengths, torch.ones_like(lengths)
+    left = torch.arange(len(rows), device=device)
     steps: list[SpecStep] = []
     if watch is not None:
         watch(None, state, row, first)
     while bool((done < wanted).any()):
-        made, state = loop.step(anchor, place, done < wanted, state, context)
+        keep = (done < wanted).nonzero()[:, 0]
+        if 4 * len(keep) <= 3 * len(left):
+            left, anchor, place = left[keep], anchor[keep], place[keep]
+            done, wanted, state = done[keep], wanted[keep], take_rows(state, keep)
+            context.narrow(keep)
+            loop.requests = loop.requests.take(keep)
+        made, state = loop.step(left, anchor, place, done < wanted, state, context)
         used = torch.where(made.live, made.count + 1, 0)
         anchor = torch.where(made.live, made.final, anchor)
         place, done = place + used, done + used

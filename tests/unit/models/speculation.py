@@ -66,7 +66,8 @@ def spec_streams(
     _, first, steps = speculate(target(options), own, rows, params, tokens=tokens, device=CPU)
     streams = [[int(x)] for x in first]
     for step in steps:
-        for row, stream in enumerate(streams):
+        for row, request in enumerate(step.rows.tolist()):
+            stream = streams[request]
             if bool(step.live[row]):
                 taken = int(step.count[row])
                 stream += [*step.drafts[row, :taken].tolist(), int(step.final[row])]
@@ -87,9 +88,11 @@ def good_drafts(monkeypatch: pytest.MonkeyPatch, truth: Tensor, *, seed: int) ->
     def made(own: Drafter, _target: Any, requests: Any, anchor: Tensor, place: Tensor, _c: Any):
         block, vocab = own.config.block, SMALL.vocab_size
         ids = torch.zeros(len(anchor), block, dtype=torch.long)
-        for row, prompt in enumerate(PROMPTS):
-            at = int(place[row]) - len(prompt) + 1
-            follow = truth[row, at : at + block]
+        for row in range(len(anchor)):
+            # Finished requests leave the batch: a row is known by its anchor and place.
+            told = ((r, int(place[row]) - len(prompt)) for r, prompt in enumerate(PROMPTS))
+            which, at = next((r, a) for r, a in told if int(truth[r, a]) == int(anchor[row]))
+            follow = truth[which, at + 1 : at + 1 + block]
             ids[row, : len(follow)] = follow
             wrong = int(torch.randint(0, block + 1, (1,), generator=rng))
             if wrong < block:

@@ -8,8 +8,7 @@ from torch import Tensor as TorchTensor
 
 from validate.capture.format import Tensor
 from validate.models.generate import decode_forced
-from validate.models.kda import KdaState
-from validate.models.model import State
+from validate.models.model import State, take_rows
 from validate.models.plain import Target
 from validate.models.speculate import SpecStep
 
@@ -36,15 +35,16 @@ class Audit:
     def begin(self, state: State) -> None:
         """Copy the state after the prompts."""
         if self._rows:
-            self._own = _taken(state, self._rows)
+            self._own = take_rows(state, torch.tensor(self._rows, device=state.lengths.device))
 
     def step(self, made: SpecStep, state: State) -> None:
         """Feed what the step committed to the own states and compare them with ``state``."""
         if self._own is None:
             return
+        at = {row: place for place, row in enumerate(made.rows.tolist())}
         kept = [
-            [int(made.anchor[row]), *made.drafts[row, : int(made.count[row])].tolist()]
-            if bool(made.live[row])
+            [int(made.anchor[at[row]]), *made.drafts[at[row], : int(made.count[at[row]])].tolist()]
+            if row in at and bool(made.live[at[row]])
             else []
             for row in self._rows
         ]
@@ -58,39 +58,26 @@ class Audit:
             options=self._target.options,
             device=self._device,
         )
-        theirs = _taken(state, self._rows)
-        for at, tokens in enumerate(kept):
+        for own, (row, tokens) in enumerate(zip(self._rows, kept, strict=True)):
             if tokens:
-                self._found[at].append(_apart(self._own, theirs, at, len(tokens)))
+                self._found[own].append(_apart((self._own, own), (state, at[row]), len(tokens)))
 
     def of(self, at: int) -> Tensor:
         """float32 (steps, states) of the ``at``-th audited row."""
         return Tensor(np.asarray(self._found[at], np.float32), ("steps", "states"))
 
 
-def _taken(state: State, rows: Sequence[int]) -> State:
-    index = torch.tensor(rows, device=state.lengths.device)
-    return State(
-        lengths=state.lengths[index],
-        kv={layer: held[index] for layer, held in state.kv.items()},
-        kda={
-            layer: KdaState(held.recurrent[index], held.conv[index])
-            for layer, held in state.kda.items()
-        },
-    )
-
-
-def _apart(own: State, theirs: State, at: int, tokens: int) -> list[float]:
+def _apart(mine: tuple[State, int], theirs: tuple[State, int], tokens: int) -> list[float]:
     """Relative L2 of every state of one row; of the latent caches the rows of this commit."""
-    end = int(own.lengths[at])
+    (own, row), (other, there) = mine, theirs
+    end = int(own.lengths[row])
     new = slice(end - tokens, end)
     found = []
     for layer in sorted(own.kv):
-        held = theirs.kv[layer][at]
-        found.append(_rel_l2(own.kv[layer][at, new], held[new]))
+        found.append(_rel_l2(own.kv[layer][row, new], other.kv[layer][there, new]))
     for name in ("recurrent", "conv"):
         for layer in sorted(own.kda):
-            a, b = getattr(own.kda[layer], name)[at], getattr(theirs.kda[layer], name)[at]
+            a, b = getattr(own.kda[layer], name)[row], getattr(other.kda[layer], name)[there]
             found.append(_rel_l2(a, b))
     return found
 

@@ -107,7 +107,8 @@ def add_step(
     keep = torch.from_numpy(live).to(made.live.device)
     rows = made.logits.shape[1]
     block, vocab = rows - 1, made.logits.shape[2]
-    mine = asked.take(live)
+    which_request = made.rows.cpu().numpy()[live]
+    mine = asked.take(which_request)
     logits = made.logits[keep].double().cpu().numpy()
     p = requested_laws(logits.reshape(-1, vocab), mine.take(np.repeat(np.arange(len(live)), rows)))
     p = p.reshape(len(live), rows, vocab)
@@ -131,7 +132,7 @@ def add_step(
     steps = _of_steps(p[:, :block], q, told, drafter.verifier)
     which, row = np.nonzero(np.arange(rows) <= told["count"][:, None])
     numbers = _emitted(logits, p, q, told, (which, row), mine, drafter.verifier)
-    for at, stream in enumerate(streams[i] for i in live.tolist()):
+    for at, stream in enumerate(streams[i] for i in which_request.tolist()):
         here = np.flatnonzero(which == at)
         number = np.full(len(here), len(stream.steps))
         stream.tokens.append({name: x[here] for name, x in numbers.items()} | {"step": number})
