@@ -1,13 +1,20 @@
 """What there is to judge: operations, implementations, and how a name becomes a function."""
 
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from validate.capture.targets import did_you_mean
-from validate.conformance.engines import torch_attention, torch_linear, torch_sampling
+from validate.conformance.engines import (
+    torch_attention,
+    torch_linear,
+    torch_sampling,
+    triton_attention,
+)
 from validate.conformance.ops import (
     attn_res,
     float8_e4m3fn,
@@ -73,16 +80,29 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 """Every operation by name."""
 
+
+def _without_adapter(package: str) -> str:
+    """Why nothing of a package is judged that no adapter here calls."""
+    if importlib.util.find_spec(package) is None:
+        return "not installed"
+    return "installed, but no adapter here calls it"
+
+
+Foreign = tuple[Callable[[], str | None], tuple[Implementation, ...]]
+FOREIGN: Mapping[str, Foreign] = {
+    "triton": (triton_attention.available, triton_attention.IMPLEMENTATIONS),
+    "aiter": (partial(_without_adapter, "aiter"), ()),
+    "vllm": (partial(_without_adapter, "vllm"), ()),
+}
+"""Package: why it cannot be used here (None when it can), and what is judged of it."""
+
 IMPLEMENTATIONS: tuple[Implementation, ...] = (
     *torch_attention.IMPLEMENTATIONS,
     *torch_linear.IMPLEMENTATIONS,
     *torch_sampling.IMPLEMENTATIONS,
+    *(one for _, known in FOREIGN.values() for one in known),
 )
 """Every registered implementation, ours and those of foreign packages."""
-
-Foreign = tuple[Callable[[], str | None], tuple[Implementation, ...]]
-FOREIGN: Mapping[str, Foreign] = {}
-"""Foreign package: why it cannot be imported (None when it can), and what is judged of it."""
 
 
 def find_operation(name: str) -> Operation:
