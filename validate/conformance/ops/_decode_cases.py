@@ -106,7 +106,13 @@ def decode_cases(effort: Effort, settings: Settings) -> Iterator[Case]:
     """Sweep points, cheapest first within each effort."""
     points = iter(_QUICK) if effort is Effort.QUICK else itertools.chain(_QUICK, _full())
     for point in points:
-        yield _build(point, settings["slots"])
+        if settings["widths"] == "any":
+            yield _build(point, settings["slots"])
+        elif point.source == "random":
+            # 512 + 64: scores keep their spread when the scale follows the width.
+            scale = point.scale * (24 / 576) ** 0.5
+            wide = replace(point, latent=512, rope=64, scale=scale, pages=min(point.pages, 400))
+            yield _build(wide, settings["slots"])
 
 
 def _name(p: Point) -> str:
