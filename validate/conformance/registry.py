@@ -10,10 +10,16 @@ from typing import Any
 
 from validate.capture.targets import did_you_mean
 from validate.conformance.engines import (
+    foreign_aiter,
+    foreign_flashinfer,
+    foreign_sgl_kernel,
+    foreign_sgl_sampling,
+    foreign_vllm,
     torch_attention,
     torch_linear,
     torch_sampling,
     triton_attention,
+    triton_sampling,
 )
 from validate.conformance.ops import (
     attn_res,
@@ -90,9 +96,18 @@ def _without_adapter(package: str) -> str:
 
 Foreign = tuple[Callable[[], str | None], tuple[Implementation, ...]]
 FOREIGN: Mapping[str, Foreign] = {
-    "triton": (triton_attention.available, triton_attention.IMPLEMENTATIONS),
-    "aiter": (partial(_without_adapter, "aiter"), ()),
-    "vllm": (partial(_without_adapter, "vllm"), ()),
+    "triton": (
+        triton_attention.available,
+        (*triton_attention.IMPLEMENTATIONS, *triton_sampling.IMPLEMENTATIONS),
+    ),
+    "flashinfer": (foreign_flashinfer.available, foreign_flashinfer.IMPLEMENTATIONS),
+    "fla": (partial(_without_adapter, "fla"), ()),
+    "aiter": (foreign_aiter.available, foreign_aiter.IMPLEMENTATIONS),
+    "sgl_kernel": (
+        foreign_sgl_kernel.available,
+        (*foreign_sgl_kernel.IMPLEMENTATIONS, *foreign_sgl_sampling.IMPLEMENTATIONS),
+    ),
+    "vllm": (foreign_vllm.available, foreign_vllm.IMPLEMENTATIONS),
 }
 """Package: why it cannot be used here (None when it can), and what is judged of it."""
 
