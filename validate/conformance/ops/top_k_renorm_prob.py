@@ -1,6 +1,7 @@
 """Contract of ``top_k_renorm_prob``: keep the k largest of each row, divide them by their sum."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from validate.conformance.ops._kept import (
     check_rows,
     filter_outputs,
 )
-from validate.conformance.ops._prob_rows import smaller_rows
+from validate.conformance.ops._prob_rows import smaller_rows, widened
 from validate.conformance.records import Breach, Call, Case, Contract, Effort, Operation, Settings
 
 __all__ = ["OPERATION"]
@@ -31,7 +32,8 @@ CONTRACT = Contract(
     clauses={
         **CLAUSES,
         "k": "k >= vocab keeps the row and divides it by its sum; k <= 0 is 1 (low_k=clamp) or "
-        "the whole row (low_k=off), or is not asked for (undefined). Entries are compared as they came in: there is no band.",
+        "the whole row (low_k=off), or is not asked for (undefined). Entries are compared as they "
+        "came in: there is no band.",
     },
     settings={
         "ties": TIES,
@@ -44,7 +46,21 @@ CONTRACT = Contract(
 
 def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
     for plan in plans(effort):
-        yield from filter_cases(plan, "top_k", _mixes(plan, effort, settings), dtype="int32")
+        mixes = _mixes(plan, effort, settings)
+        for case in filter_cases(plan, "top_k", mixes, dtype="int32"):
+            yield _labelled(case)
+
+
+def _labelled(case: Case) -> Case:
+    """With the coordinate that the tie rule turns on: does any row tie across its k?"""
+    probs = widened(case.inputs["probs"])
+    wanted = np.broadcast_to(np.asarray(case.inputs["top_k"]), len(probs))
+    tied = False
+    for row, k in zip(probs, wanted, strict=True):
+        if 0 < k < len(row) and np.isfinite(row).all():
+            at = np.partition(row, (len(row) - k - 1, len(row) - k))
+            tied |= bool(at[len(row) - k - 1] == at[len(row) - k] > 0)
+    return replace(case, axes={**case.axes, "tie at k": tied})
 
 
 def _mixes(
@@ -84,7 +100,8 @@ def _check(case: Case, call: Call, settings: Settings) -> tuple[Breach, ...]:
 
 
 def _shrink(case: Case) -> Iterator[Case]:
-    return smaller_rows(case, rows={"probs": 0, "top_k": 0}, columns={"probs": 1})
+    for smaller in smaller_rows(case, rows={"probs": 0, "top_k": 0}, columns={"probs": 1}):
+        yield _labelled(smaller)
 
 
 OPERATION = Operation(
