@@ -18,6 +18,8 @@ class Mutant(NamedTuple):
 
 
 ROWS = "metrics._logit_rows"
+RECORDS = "metrics._logit_records"
+TOPK = "metrics._topk_rows"
 SHOWN = "metrics._kl_breakdown"
 QUANTILE = "metrics._kl_quantile"
 STREAMS = "metrics._divergence"
@@ -28,8 +30,8 @@ RATE = "metrics.greedy_unexplained_rate"
 # One fault a line.
 # fmt: off
 READING = [
-    Mutant("sides swapped", ROWS, "stats = row_statistics(ref, cand,", "stats = row_statistics(cand, ref,"),
-    Mutant("cand against itself", ROWS, "stats = row_statistics(ref, cand,", "stats = row_statistics(cand, cand,"),
+    Mutant("sides swapped", ROWS, "else row_statistics(ref, cand,", "else row_statistics(cand, ref,"),
+    Mutant("cand against itself", ROWS, "else row_statistics(ref, cand,", "else row_statistics(cand, cand,"),
     Mutant("last row dropped", ROWS, "ref, cand = rows.ref[: rows.shared], rows.cand[: rows.shared]\n", "rows = rows._replace(shared=max(rows.shared - 1, 1), targets=rows.targets[: max(rows.shared - 1, 1)])\n    ref, cand = rows.ref[: rows.shared], rows.cand[: rows.shared]\n"),
     Mutant("NaN let through", ROWS, "if not found and rows.shared > 0:", "rows = rows._replace(ref=np.nan_to_num(rows.ref), cand=np.nan_to_num(rows.cand))\n                found, bad = [], []\n                if rows.shared > 0:"),
     Mutant("first prompt dropped", ROWS, "for prompt in pair.prompts:", "for prompt in pair.prompts[1:] or pair.prompts:"),
@@ -49,10 +51,10 @@ KL_READING = [
     Mutant("maximum for mean over rows", ROWS, "kl_mean=exact_sum(stats.kl) / len(stats.kl)", "kl_mean=float(stats.kl.max())"),
     Mutant("reverse KL", ROWS, "kl_mean=exact_sum(stats.kl) / len(stats.kl)", "kl_mean=exact_sum(stats.kl_reverse) / len(stats.kl)"),
     Mutant("clipped at 1e-7", ROWS, "kl_mean=exact_sum(stats.kl) / len(stats.kl)", "kl_mean=exact_sum(np.maximum(stats.kl, 1e-7)) / len(stats.kl)"),
-    Mutant("streams enter", ROWS, "rows.section != STREAM and", "True and"),
-    Mutant("decode path left out", ROWS, "rows.section != STREAM and", "rows.section == FORCED and"),
-    Mutant("better path counts", ROWS, "rows.kl_mean > held.kl_mean", "rows.kl_mean < held.kl_mean"),
-    Mutant("later path counts", ROWS, "rows.kl_mean > held.kl_mean", "rows.kl_mean >= 0"),
+    Mutant("streams enter", RECORDS, "rows.section != STREAM and", "True and"),
+    Mutant("decode path left out", RECORDS, "rows.section != STREAM and", "rows.section == FORCED and"),
+    Mutant("better path counts", RECORDS, "rows.kl_mean > held.kl_mean", "rows.kl_mean < held.kl_mean"),
+    Mutant("later path counts", RECORDS, "rows.kl_mean > held.kl_mean", "rows.kl_mean >= 0"),
 ]
 
 KL_QUANTILE = [
@@ -61,15 +63,15 @@ KL_QUANTILE = [
     Mutant("interpolated quantile", QUANTILE, "value=quantile(means, q=q)", "value=float(np.quantile(means, q))"),
     Mutant("quantile of the rows", QUANTILE, "value=quantile(means, q=q)", "value=quantile(np.concatenate([part.kl for part in rows.drifts]), q=q)"),
     Mutant("undefined as 0", "metrics._reason", "value=None", "value=0.0"),
-    Mutant("levels swapped", QUANTILE, "q=q, levels=levels)", "q=q, levels=Levels(low=levels.high, high=levels.low))"),
-    Mutant("no interval", QUANTILE, "interval=quantile_limits(means, q=q, levels=levels)", "interval=None"),
+    Mutant("levels swapped", QUANTILE, "quantile_limits(means, q=q, levels=levels)", "quantile_limits(means, q=q, levels=Levels(low=levels.high, high=levels.low))"),
+    Mutant("no interval", QUANTILE, "interval=interval,", "interval=None,"),
     Mutant("limits of the rows", QUANTILE, "quantile_limits(means,", "quantile_limits(np.concatenate([part.kl for part in rows.forced]),"),
     Mutant("limits of another quantile", QUANTILE, "quantile_limits(means, q=q,", "quantile_limits(means, q=0.75,"),
     Mutant("rows as units", QUANTILE, "n=len(means)", "n=sum(part.kl.size for part in rows.forced)"),
     Mutant("need not said", QUANTILE, "needed if len(means) < needed else None", "None"),
     Mutant("rank one too low", "stats.quantile", "math.ceil(ordered.size * q), 1) - 1", "math.ceil(ordered.size * q) - 1, 1) - 1"),
-    Mutant("upper rank one too low", "stats.quantile", "np.flatnonzero(reaches)[0]", "np.flatnonzero(reaches)[0] - 1"),
-    Mutant("lower rank one too high", "stats.quantile", "np.flatnonzero(stays)[-1]", "np.flatnonzero(stays)[-1] + 1"),
+    Mutant("upper rank one too low", "stats.quantile", "int(ranks[reaches[0]])", "int(ranks[reaches[0]]) - 1"),
+    Mutant("lower rank one too high", "stats.quantile", "int(ranks[stays[-1]])", "int(ranks[stays[-1]]) + 1"),
     Mutant("worst prompt is the best", SHOWN, "worst = drifts[int(np.argmax([part.kl_mean", "worst = drifts[int(np.argmin([part.kl_mean"),
     Mutant("mean of the rows shown", SHOWN, "exact_mean(part.kl_mean for part in rows.drifts)", "exact_mean(every)"),
     Mutant("mean of every path shown", SHOWN, "exact_mean(part.kl_mean for part in rows.drifts)", "exact_mean(part.kl_mean for part in rows.sections)"),
@@ -104,7 +106,7 @@ MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("rows after the divergence", STREAMS, "common if self.diverged is None else self.diverged + 1", "common"),
         Mutant("position off by one", ROWS, "np.arange(start - 1, start - 1 +", "np.arange(start, start +"),
         Mutant("row for position", ROWS, "WorstRow(int(rows.positions[row])", "WorstRow(row"),
-        Mutant("decode rows dropped", ROWS, "if DECODE in names:", "if False:"),
+        Mutant("decode rows dropped", ROWS, "if DECODE in names or f\"{DECODE}.topk.ids\" in names:", "if False:"),
         Mutant("stream rows dropped", ROWS, "if STREAM in names:", "if False:"),
         Mutant("sides swapped in the detail", ROWS, '(("ref", ref), ("cand", cand))', '(("ref", cand), ("cand", ref))'),
         Mutant("mean for maximum", "metrics.kl_max", "value=worst.value,\n        unit", "value=rows.forced[0].kl_mean,\n        unit"),
@@ -130,6 +132,39 @@ MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("both errors in one direction", "stats.quantile", "half = 0.5 + levels.low / 2", "half = levels.low"),
         Mutant("worst by sign", "metrics.nll_delta", "np.argmax(np.abs(deltas))", "np.argmax(deltas)"),
         Mutant("need not said", "metrics.nll_delta", "needed if len(kept) < needed else None", "None"),
+    ],
+    "test_topk_captures": [
+        Mutant("sides swapped", TOPK, "topk_bounds(ref, cand), topk_bounds(cand, ref)", "topk_bounds(cand, ref), topk_bounds(ref, cand)"),
+        Mutant("lower for upper bound", TOPK, "return TopKStatistics(low, there.kl_high,", "return TopKStatistics(low, there.kl_low,"),
+        Mutant("upper for lower bound", TOPK, "kl=there.kl_low", "kl=there.kl_high"),
+        Mutant("any part may be missing", TOPK, "    if lacking:\n", "    if False:\n"),
+        Mutant("own choice not kept", TOPK, "kept = np.concatenate([ids, np.argmax(rest, axis=1)[:, None]], axis=1)", "kept = ids"),
+        Mutant("ids of the other taken for the top", TOPK, "        top=False,\n", ""),
+        Mutant("minimum of what is kept", TOPK, "row_min=wide.min(axis=1)", "row_min=np.take_along_axis(wide, kept, axis=1).min(axis=1)"),
+        Mutant("NaN let through", TOPK, "found = nan | positive | negative", "found = positive | negative"),
+        Mutant("+inf let through", TOPK, "found = nan | positive | negative", "found = nan | negative"),
+        Mutant("no law let through", TOPK, "found = nan | positive | negative", "found = nan | positive"),
+        Mutant("first choice agrees", TOPK, "top1_agree=bool(common)", "top1_agree=True"),
+        Mutant("gap of an id not kept is none", TOPK, "float(np.fmax(first - most, 0.0)), first - least", "0.0, first - least"),
+        Mutant("gap of an id not kept is the least", TOPK, "float(np.fmax(first - most, 0.0)), first - least", "float(np.fmax(first - most, 0.0)), first - most"),
+        Mutant("unknown minimum is 0", TOPK, "least = -np.inf if ref.row_min is None", "least = 0.0 if ref.row_min is None"),
+        Mutant("lost targets not counted", TOPK, "missing = int(np.count_nonzero(np.isnan(low.dlogprob_target) & known))", "missing = 0"),
+        Mutant("lost targets let through", "metrics.nll_delta", "if reason is None and lacking:", "if False:"),
+        Mutant("ratio of what is kept", "metrics.logits_err_ratio", "    if not rows.exact:\n", "    if False:\n"),
+        Mutant("upper bound of the quantile lost", QUANTILE, "upper=upper,", "upper=None,"),
+        Mutant("upper limit of lower bounds", QUANTILE, "interval = between(interval, quantile_limits(uppers, q=q, levels=levels))", "interval = between(interval, interval)"),
+        Mutant("lower limit of upper bounds", "metrics._bounds", "    return replace(\n        low,\n        high=None", "    return replace(\n        high,\n        high=None"),
+        Mutant("infinite limit let through", "metrics._bounds", "None if top is None or np.isposinf(top) else top", "top"),
+        Mutant("possible ones not counted", "metrics._bounds", "proportion_limits(possible, n, levels=levels).high", "proportion_limits(certain, n, levels=levels).high"),
+        Mutant("upper bound of the maximum lost", "metrics.kl_max", "upper=None if rows.exact else", "upper=None if True else"),
+        Mutant("mean for maximum of upper bounds", RECORDS, "float(np.max(self.kl_high))", "float(np.mean(self.kl_high))"),
+        Mutant("maximum for mean of upper bounds", RECORDS, "float(np.mean(self.kl_high))", "float(np.max(self.kl_high))"),
+        Mutant("better path's upper bound", RECORDS, "float(np.max([part.upper_mean", "float(np.min([part.upper_mean"),
+        Mutant("what to store not said", RECORDS, "        if unbounded:\n", "        if False:\n"),
+        Mutant("decode rows dropped", ROWS, 'if DECODE in names or f"{DECODE}.topk.ids" in names:', "if DECODE in names:"),
+        Mutant("parts that contradict let through", ROWS, "return topk_statistics(*rows.topk, targets=rows.targets)\n    except InputError as error:", "return topk_statistics(*rows.topk, targets=rows.targets)\n    except InputError as error:\n        return None"),
+        Mutant("possible flips not counted", "metrics._flips", "part.flips if part.flips_high is None else part.flips_high", "part.flips"),
+        Mutant("possible flips capped not counted", "metrics.top1_flips", "part.capped if part.capped_high is None else part.capped_high for", "part.capped for"),
     ],
     "test_top1_flips": [
         *READING,
@@ -172,7 +207,7 @@ MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("cand alone", "metrics.logits_nonfinite", "total = sum(bad.found.total for bad in rows.bad)", 'total = sum(bad.found.total for bad in rows.bad if bad.found.side == "cand")'),
         Mutant("emptiest place is the worst", "metrics.logits_nonfinite", "first = max(bad", "first = min(bad"),
         Mutant("position off by one", ROWS, "+ found.row - row", "+ found.row - row + 1"),
-        Mutant("decode rows dropped", ROWS, "if DECODE in names:", "if False:"),
+        Mutant("decode rows dropped", ROWS, "if DECODE in names or f\"{DECODE}.topk.ids\" in names:", "if False:"),
         Mutant("stream rows dropped", ROWS, "if STREAM in names:", "if False:"),
     ],
     "test_logits_err_ratio": [
@@ -281,7 +316,7 @@ MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("near-ties too", "metrics.flip_rate", "any(part.flips for part in parts)", "any(part.disagreements for part in parts)"),
         Mutant("forced rows alone", "metrics.flip_rate", "any(part.flips for part in parts)", "any(part.flips for part in parts[:1])"),
         Mutant("all passes must flip", "metrics.flip_rate", "any(part.flips for part in parts)", "all(part.flips for part in parts)"),
-        Mutant("flip limits of the rest", "metrics.flip_rate", "proportion_limits(len(hit),", "proportion_limits(len(prompts) - len(hit),"),
+        Mutant("flip limits of the rest", "metrics.flip_rate", "share_between(len(hit), len(maybe),", "share_between(len(prompts) - len(hit), len(prompts) - len(maybe),"),
         Mutant("flip levels swapped", "metrics.flip_rate", "levels=levels)", "levels=Levels(low=levels.high, high=levels.low))"),
         Mutant("narrowest flip named", "metrics._flips", "np.argmax([one.value", "np.argmin([one.value"),
         Mutant("mean for worst row", "metrics.kl_exceed_rate", "not part.kl_worst.value <= STATED", "not part.kl_mean <= STATED"),
@@ -289,8 +324,8 @@ MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("a higher stated KL", "metrics.kl_exceed_rate", "STATED = 0.1", "STATED = 0.12"),
         Mutant("the others", "metrics.kl_exceed_rate", "if any(not part.kl_worst.value <= STATED", "if all(part.kl_worst.value <= STATED"),
         Mutant("rows for prompts", "metrics.kl_exceed_rate", "value=len(hit) / len(prompts)", "value=len(hit) / len(rows.sections[0].kl)"),
-        Mutant("KL of the first pass", "metrics.kl_exceed_rate", "for part in parts)", "for part in parts[:1])"),
-        Mutant("KL limits of the rest", "metrics.kl_exceed_rate", "proportion_limits(len(hit),", "proportion_limits(len(prompts) - len(hit),"),
+        Mutant("KL of the first pass", "metrics.kl_exceed_rate", "any(not part.kl_worst.value <= STATED for part in parts)", "any(not part.kl_worst.value <= STATED for part in parts[:1])"),
+        Mutant("KL limits of the rest", "metrics.kl_exceed_rate", "share_between(len(hit), len(maybe),", "share_between(len(prompts) - len(hit), len(prompts) - len(maybe),"),
         Mutant("KL levels swapped", "metrics.kl_exceed_rate", "levels=levels)", "levels=Levels(low=levels.high, high=levels.low))"),
         Mutant("prompts lost", ROWS, "held[rows.prompt] = (*held.get(rows.prompt, ()), rows)", "held[rows.section] = (*held.get(rows.section, ()), rows)"),
     ],

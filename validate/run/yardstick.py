@@ -57,6 +57,10 @@ def floor_of(
     Only ``noise_ratio`` gates take the stand-in from unit roundoff: the others are
     not divided by it, so a floor of 0 stays what was measured.
     """
+    between = sum(one.upper is not None and one.upper != one.value for one in found)
+    if between and gate.kind == "noise_ratio":
+        why = f"{between} of {len(found)} repeats measure no exact value: store full logits of ref"
+        return NoiseFloor(value=None, repeats=len(found), why_undefined=why)
     values = [measurement.value for measurement in found if measurement.value is not None]
     roundoff = limit.roundoff if gate.kind == "noise_ratio" else None
     floor = noise_floor(values, dtype=dtype, roundoff=roundoff)
