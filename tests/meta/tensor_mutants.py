@@ -232,7 +232,7 @@ TENSOR_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("ref's inputs for both", OWN, "truths = _truth(side, prompt, layer, places,", "truths = _truth(pair.ref, prompt, layer, places,"),
         Mutant("errors of ref for both", OWN, "(_own(pair, side, prompt, config) for side in (pair.ref, pair.cand))", "(_own(pair, pair.ref, prompt, config) for side in (pair.ref, pair.cand))"),
         Mutant("prefill inputs in decode", OWN, 'rows = side.tensor(prompt, f"decode.attn.{layer}.in")', 'rows = whole[-len(side.tensor(prompt, "decode.positions")):]'),
-        Mutant("decode without its prefix", OWN, "        if len(before):\n", "        if False:\n"),
+        Mutant("decode without its prefix", OWN, "np.concatenate([before, rows])", "np.concatenate([0 * before, rows])"),
         Mutant("prefix of the prefill pass", OWN, "side.tensor(prompt, name) if name in side.names(prompt) else whole", "whole"),
         Mutant("prefix one row short", OWN, "return before[:start]", "return before[:start - 1] if start else before[:0]"),
         Mutant("LSE of nobody", OWN, "made.lse = float(np.maximum(made.lse, err))", "made.lse = 1.0"),

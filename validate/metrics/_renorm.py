@@ -12,7 +12,7 @@ import numpy as np
 from validate.metrics._reason import Reason, without_value
 from validate.metrics._renorm_judge import Judged, rounding
 from validate.metrics._renorm_rows import Row, SideRows, read_side
-from validate.schema import Measurement, Pair, Worst
+from validate.schema import Measurement, Pair, Side, Worst
 
 __all__ = ["Both", "both", "largest", "measurable", "where"]
 
@@ -33,10 +33,10 @@ def both(pair: Pair) -> Both | Reason:
 
 
 def _both(pair: Pair) -> Both | Reason:
-    ref = read_side(pair.ref, pair.prompts, role="ref")
+    ref = _rows(pair, pair.ref, "ref")
     if isinstance(ref, Reason):
         return ref
-    cand = ref if pair.cand is pair.ref else read_side(pair.cand, pair.prompts, role="cand")
+    cand = ref if pair.cand is pair.ref else _rows(pair, pair.cand, "cand")
     if isinstance(cand, Reason):
         return cand
     if ref.prompts != cand.prompts:
@@ -50,6 +50,12 @@ def _both(pair: Pair) -> Both | Reason:
     if fault is not None:
         return Reason(f"{BLAMED}: ref '{pair.ref.label}' breaks its own rows: {fault}", "unlike")
     return Both(ref, cand)
+
+
+def _rows(pair: Pair, side: Side, role: str) -> SideRows | Reason:
+    """What one side's rows say of it; the same in every pair of a run that it is in."""
+    key = f"renorm.{role}.{','.join(pair.prompts)}"
+    return pair.once_a_side(side, key, lambda: read_side(side, pair.prompts, role=role))
 
 
 def _broken(side: SideRows) -> str | None:
