@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +9,11 @@ from numpy.typing import NDArray
 from validate.conformance.ops._prob_rows import KINDS, as_dtype, rows_of
 from validate.conformance.records import Case, Effort
 
-__all__ = ["FULL_VOCAB", "Plan", "filter_cases", "plans"]
+__all__ = ["FULL_VOCAB", "Mix", "Plan", "filter_cases", "plans"]
+
+Number = int | float
+Mix = Number | tuple[Number, ...]
+"""One number for all rows, or numbers that rows take in turn."""
 
 FULL_VOCAB = 163_840
 """Kimi K3's vocabulary."""
@@ -86,20 +89,20 @@ def plans(effort: Effort) -> tuple[Plan, ...]:
 
 
 def filter_cases(
-    plan: Plan, parameter: str, mixes: Sequence[tuple[str, Any]], *, dtype: str
+    plan: Plan, parameter: str, mixes: Sequence[tuple[str, Mix]], *, dtype: str
 ) -> Iterator[Case]:
     """One sweep point a parameter mix.
 
     Args:
         plan: Rows.
         parameter: Argument name.
-        mixes: Label and value: one number for all rows, or numbers that rows take in turn.
+        mixes: Label and value.
         dtype: Dtype of the parameter when it is an array.
     """
     probs = plan.probs()
     for label, mix in mixes:
         if isinstance(mix, tuple):
-            value: Any = _in_turn(mix, plan.rows).astype(dtype)
+            value: Number | np.ndarray = _in_turn(mix, plan.rows).astype(dtype)
         else:
             value = mix
         size = "" if plan.scale == 1.0 else f"-sum{plan.scale:g}"
@@ -120,5 +123,5 @@ def filter_cases(
         )
 
 
-def _in_turn(mix: tuple[float, ...], rows: int) -> NDArray[np.float64]:
+def _in_turn(mix: tuple[Number, ...], rows: int) -> NDArray[np.float64]:
     return np.array([mix[row % len(mix)] for row in range(rows)], np.float64)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from validate.conformance.ops._filter_cases import FULL_VOCAB, Plan, filter_cases, plans
+from validate.conformance.ops._filter_cases import FULL_VOCAB, Mix, Plan, filter_cases, plans
 from validate.conformance.ops._kept import (
     CLAUSES,
     DAMAGED,
@@ -41,12 +41,10 @@ def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
         yield from filter_cases(plan, "min_p", _mixes(plan, effort), dtype="float32")
 
 
-def _mixes(plan: Plan, effort: Effort) -> list[tuple[str, float | tuple[float, ...]]]:
+def _mixes(plan: Plan, effort: Effort) -> list[tuple[str, Mix]]:
     if plan.vocab == FULL_VOCAB:
         return [("0.05,0", (0.05, 0.0))]
-    mixed: list[tuple[str, float | tuple[float, ...]]] = [
-        ("0.05,0,0.2", (0.05, 0.0, 0.2, 1.0, 0.5))
-    ]
+    mixed: list[tuple[str, Mix]] = [("0.05,0,0.2", (0.05, 0.0, 0.2, 1.0, 0.5))]
     if plan.hazard != "none" or plan.rows == 0:
         return mixed
     if plan.rows == 1 or effort is Effort.FULL:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from validate.conformance.ops._filter_cases import FULL_VOCAB, Plan, filter_cases, plans
+from validate.conformance.ops._filter_cases import FULL_VOCAB, Mix, Plan, filter_cases, plans
 from validate.conformance.ops._kept import (
     CLAUSES,
     DAMAGED,
@@ -63,22 +63,18 @@ def _labelled(case: Case) -> Case:
     return replace(case, axes={**case.axes, "tie at k": tied})
 
 
-def _mixes(
-    plan: Plan, effort: Effort, settings: Settings
-) -> list[tuple[str, int | tuple[float, ...]]]:
+def _mixes(plan: Plan, effort: Effort, settings: Settings) -> list[tuple[str, Mix]]:
     """Mixed k in every row order is the point of a batch; scalars for the other call form."""
     if plan.vocab == FULL_VOCAB:
         return [("50,V", (50, plan.vocab)), ("1,100k", (1, 100_000))]
-    mixed: list[tuple[str, int | tuple[float, ...]]] = [
-        ("3,off,1", (3, TOP_K_ALL, 1, 50, plan.vocab))
-    ]
+    mixed: list[tuple[str, Mix]] = [("3,off,1", (3, TOP_K_ALL, 1, 50, plan.vocab))]
     if plan.hazard != "none" or plan.rows == 0:
         return mixed
     if plan.kind == "peaked" and plan.vocab == 500:  # noqa: PLR2004
         # A row without top-k writes past a scratch sized for 50; then 50 itself, and k <= 0.
         mixed += [("50,V,8", (50, plan.vocab, 8))]
         mixed += [] if settings["low_k"] == "undefined" else [("0,-1,5", (0, -1, 5))]
-    scalars: list[tuple[str, int | tuple[float, ...]]] = []
+    scalars: list[tuple[str, Mix]] = []
     if plan.rows == 1 or effort is Effort.FULL:
         scalars = [("all 1", 1), ("all 4", 4), ("all V", plan.vocab)]
         scalars += [("all 0", 0)] if settings["low_k"] == "off" else []

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from validate.conformance.ops._filter_cases import FULL_VOCAB, Plan, filter_cases, plans
+from validate.conformance.ops._filter_cases import FULL_VOCAB, Mix, Plan, filter_cases, plans
 from validate.conformance.ops._kept import (
     CLAUSES,
     DAMAGED,
@@ -48,12 +48,10 @@ def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
         yield from filter_cases(plan, "top_p", _mixes(plan, effort), dtype="float32")
 
 
-def _mixes(plan: Plan, effort: Effort) -> list[tuple[str, float | tuple[float, ...]]]:
+def _mixes(plan: Plan, effort: Effort) -> list[tuple[str, Mix]]:
     if plan.vocab == FULL_VOCAB:
         return [("0.9,1", (0.9, 1.0))]
-    mixed: list[tuple[str, float | tuple[float, ...]]] = [
-        ("0.9,1,0.3", (0.9, 1.0, 0.3, 0.0, 0.999))
-    ]
+    mixed: list[tuple[str, Mix]] = [("0.9,1,0.3", (0.9, 1.0, 0.3, 0.0, 0.999))]
     if plan.hazard != "none" or plan.rows == 0:
         return mixed
     if plan.kind == "peaked" and plan.vocab == 500:  # noqa: PLR2004
