@@ -21,12 +21,18 @@ def available() -> str | None:
 
 
 def merge(outs: Tensor, lses: Tensor) -> tuple[Tensor, Tensor]:
-    """``sgl_kernel.merge_state_v2``, two parts at a time; natural-log LSE [tokens, heads]."""
+    """``sgl_kernel.merge_state_v2``, two parts at a time; natural-log LSE [tokens, heads].
+
+    More than two parts are merged in float32: the contract rounds once.
+    """
     kernel: Any = importlib.import_module("sgl_kernel").merge_state_v2
-    out, lse = outs[0].clone(), lses[0].clone()
-    for part in range(1, len(outs)):
+    dtype = outs.dtype
+    outs = outs if len(outs) <= 2 else outs.float()  # noqa: PLR2004  one merge rounds once
+    out = torch.zeros_like(outs[0])  # an empty part, so that every part passes the kernel
+    lse = torch.full_like(lses[0], -torch.inf)
+    for part in range(len(outs)):
         out, lse = kernel(out, lse, outs[part].contiguous(), lses[part].contiguous())
-    return out, lse
+    return out.to(dtype), lse
 
 
 IMPLEMENTATIONS: tuple[Implementation, ...] = (

@@ -72,15 +72,21 @@ def decode(
 
 
 def merge(outs: Tensor, lses: Tensor) -> tuple[Tensor, Tensor]:
-    """``merge_attn_states``, two parts at a time; it takes LSE as [heads, tokens]."""
+    """``merge_attn_states``, two parts at a time; it takes LSE as [heads, tokens].
+
+    More than two parts are merged in float32: the contract rounds once.
+    """
     kernel: Any = importlib.import_module(f"{_OPS}.merge_attn_states").merge_attn_states
-    out, lse = outs[0].clone(), lses[0].transpose(0, 1).contiguous()
-    for part in range(1, len(outs)):
+    dtype = outs.dtype
+    outs = outs if len(outs) <= 2 else outs.float()  # noqa: PLR2004  one merge rounds once
+    out = torch.zeros_like(outs[0])  # an empty part, so that every part passes the kernel
+    lse = torch.full_like(lses[0].transpose(0, 1).contiguous(), -torch.inf)
+    for part in range(len(outs)):
         given, logs = torch.empty_like(out), torch.empty_like(lse)
         other = lses[part].transpose(0, 1).contiguous()
         kernel(given, out, lse, outs[part].contiguous(), other, logs)
         out, lse = given, logs
-    return out, lse.transpose(0, 1).contiguous()
+    return out.to(dtype), lse.transpose(0, 1).contiguous()
 
 
 IMPLEMENTATIONS: tuple[Implementation, ...] = (

@@ -48,7 +48,7 @@ CONTRACT = Contract(
 """outs [parts, rows, heads, value] in bfloat16, float16 or float32; lses float32 [parts, rows, heads],
 natural log. A part whose LSE is -inf saw no key: it counts for nothing, whatever its output holds
 (NaN included, as a kernel leaves unwritten memory; empty_part=finite: it holds finite numbers). Where every
-part is empty: output 0, LSE -inf. out [rows, heads, value] in the dtype of outs, lse float32."""
+part is empty: output 0, LSE -inf. Output: out [rows, heads, value] in the dtype of outs, lse float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
