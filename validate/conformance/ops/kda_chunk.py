@@ -14,7 +14,7 @@ from validate.conformance.ops._kda_inputs import (
     axes_of,
     initial_states,
 )
-from validate.conformance.ops._kda_truth import Rounding
+from validate.conformance.ops._kda_truth import WINDOW, Rounding
 from validate.conformance.ops._packed import shrunk
 from validate.conformance.ops._packed_check import CLAUSES, check_packed
 from validate.conformance.ops._rounding import roundoff_of
@@ -28,7 +28,7 @@ from validate.conformance.records import (
     Settings,
 )
 
-__all__ = ["OPERATION", "k3_points", "make_case"]
+__all__ = ["FORM", "INITIAL", "OPERATION", "ROUNDING", "k3_points", "make_case"]
 
 HEADS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 LENGTHS = (1, 2, 15, 16, 17, 63, 64, 65)
@@ -132,8 +132,9 @@ def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
     points = _quick(base, fixed=fixed)
     if effort is Effort.FULL:
         points = itertools.chain(points, _full(base, fixed=fixed))
+    dtypes = ("bfloat16", "float32") if settings["dtype"] == "any" else (settings["dtype"],)
     for point in points:
-        if point.id not in seen:
+        if point.id not in seen and point.dtype in dtypes:
             seen.add(point.id)
             yield make_case(point, settings)
 
@@ -161,28 +162,38 @@ def _rounding(inputs: Mapping[str, Any], settings: Settings) -> Rounding:
         sums=roundoff_of("float32"),
         out=roundoff_of(dtype),
         state=roundoff_of(settings["state"]),
+        chunk=WINDOW,
         state_every=16,
     )
+
+
+def _initial(inputs: Mapping[str, Any]) -> np.ndarray | None:
+    states: np.ndarray | None = inputs["initial_state"]
+    return states
 
 
 def _carry(inputs: Mapping[str, Any], states: np.ndarray) -> dict[str, Any]:
     return {**inputs, "initial_state": states}
 
 
-_FORM = kda_form(
+INITIAL = _initial
+"""States before each sequence, in the contract's layout."""
+ROUNDING = _rounding
+"""What the contract allows."""
+FORM = kda_form(
     per_sequence=("initial_state",),
-    initial=lambda inputs: inputs["initial_state"],
+    initial=INITIAL,
     carry=_carry,
     rounding=_rounding,
 )
 
 
 def _check(case: Case, call: Call, settings: Settings) -> tuple[Breach, ...]:
-    return check_packed(case, call, settings, form=_FORM)
+    return check_packed(case, call, settings, form=FORM)
 
 
 def _shrink(case: Case) -> Iterator[Case]:
-    return shrunk(case, per_token=PER_TOKEN, per_sequence=_FORM.per_sequence, head_axes=_HEAD_AXES)
+    return shrunk(case, per_token=PER_TOKEN, per_sequence=FORM.per_sequence, head_axes=_HEAD_AXES)
 
 
 OPERATION = Operation(

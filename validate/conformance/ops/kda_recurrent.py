@@ -34,7 +34,7 @@ from validate.conformance.records import (
     Settings,
 )
 
-__all__ = ["OPERATION", "k3_points", "make_case"]
+__all__ = ["FORM", "INITIAL", "OPERATION", "ROUNDING", "k3_points", "make_case"]
 
 HEADS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 QUERIES = (1, 2, 4, 8)
@@ -128,8 +128,9 @@ def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
     if effort is Effort.FULL:
         points = itertools.chain(points, _full(base, fixed=fixed))
     seen = set()
+    dtypes = ("bfloat16", "float32") if settings["dtype"] == "any" else (settings["dtype"],)
     for point in points:
-        if point.id not in seen:
+        if point.id not in seen and point.dtype in dtypes:
             seen.add(point.id)
             yield make_case(point, settings)
 
@@ -154,6 +155,7 @@ def _rounding(inputs: Mapping[str, Any], settings: Settings) -> Rounding:
         sums=roundoff_of("float32"),
         out=roundoff_of(inputs["v"]),
         state=roundoff_of(settings["state"]),
+        chunk=1,
         state_every=1,
     )
 
@@ -169,15 +171,19 @@ def _carry(inputs: Mapping[str, Any], states: np.ndarray) -> dict[str, Any]:
     return {**inputs, "states": states, "slots": np.arange(len(states), dtype=np.int64)}
 
 
-_FORM = kda_form(per_sequence=("slots",), initial=_initial, carry=_carry, rounding=_rounding)
+INITIAL = _initial
+"""States before each sequence, in the contract's layout."""
+ROUNDING = _rounding
+"""What the contract allows."""
+FORM = kda_form(per_sequence=("slots",), initial=INITIAL, carry=_carry, rounding=_rounding)
 
 
 def _check(case: Case, call: Call, settings: Settings) -> tuple[Breach, ...]:
-    return check_packed(case, call, settings, form=_FORM)
+    return check_packed(case, call, settings, form=FORM)
 
 
 def _shrink(case: Case) -> Iterator[Case]:
-    return shrunk(case, per_token=PER_TOKEN, per_sequence=_FORM.per_sequence, head_axes=_HEAD_AXES)
+    return shrunk(case, per_token=PER_TOKEN, per_sequence=FORM.per_sequence, head_axes=_HEAD_AXES)
 
 
 OPERATION = Operation(

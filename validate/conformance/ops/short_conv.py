@@ -11,7 +11,7 @@ from validate.conformance.ops._kda_inputs import generator
 from validate.conformance.ops._packed import bounds, padded, shrunk, typed
 from validate.conformance.ops._packed_check import CLAUSES, PackedForm, check_packed
 from validate.conformance.ops._rounding import Expected, roundoff_of
-from validate.conformance.ops._rows import TINY, logistic_condition, outlier_rows
+from validate.conformance.ops._rows import LIMITS, TINY, logistic_condition, outlier_rows
 from validate.conformance.records import (
     Axis,
     Breach,
@@ -214,6 +214,7 @@ _FORM = PackedForm(
     truths=_truths,
     carry=lambda inputs, got: {**inputs, "state": got["final_state"]},
     view=lambda _, array, __: array,
+    multiples=LIMITS,
 )
 
 
