@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validate.conformance.captured_linear import captured
 from validate.conformance.ops._kda_inputs import generator
 from validate.conformance.ops._packed import typed
 from validate.conformance.records import Axis, Case
@@ -28,7 +29,8 @@ class RoutePoint:
     kind: str = "normal"
     """``peaked``: a few experts far ahead, as trained routers have them; ``saturated``: sigmoids
     of 1 and of 0; ``underflow``: every sigmoid vanishes (0/0 without the 1e-20); ``ties``: equal
-    logits in groups; ``close``: neighbours nearer than bfloat16 tells apart."""
+    logits in groups; ``close``: neighbours nearer than bfloat16 tells apart;
+    ``captured``: k3-nano's router (16 experts, its own bias)."""
     bias: str = "trained"
     """``zero``; ``trained``: within 0.1; ``narrow``: in [6.817, 7.063], as GLM-5.2's, where bfloat16
     has eight values; ``negative``: down to -2, so that biased scores are below 0; ``group``: equal
@@ -77,6 +79,8 @@ def make_case(point: RoutePoint) -> Case:
 def _logits(point: RoutePoint, rng: np.random.Generator) -> Array:
     shape = (point.rows, point.experts)
     logits: Array = rng.normal(0.0, 1.5, shape)
+    if point.kind == "captured":
+        logits = captured()["route.logits"][: point.rows].astype(np.float64)
     if point.kind == "peaked":
         logits = rng.normal(-3.0, 1.0, shape)
         ahead = rng.random(shape) < 2.0 * point.top_k / point.experts
@@ -95,6 +99,8 @@ def _logits(point: RoutePoint, rng: np.random.Generator) -> Array:
 
 def _bias(point: RoutePoint, rng: np.random.Generator) -> Array:
     bias: Array = rng.uniform(-0.1, 0.1, point.experts)
+    if point.kind == "captured":
+        bias = captured()["route.bias"].astype(np.float64)
     if point.bias == "zero":
         bias = np.zeros(point.experts)
     if point.bias == "narrow":
@@ -117,6 +123,8 @@ def quick(*, raw: bool) -> Iterator[RoutePoint]:
         yield RoutePoint(bias=bias, experts=64, rows=8)
     for bias in ("zero", "group"):
         yield RoutePoint(kind="ties", bias=bias)
+    for dtype in ("bfloat16", "float32"):
+        yield RoutePoint(rows=66, experts=16, kind="captured", dtype=dtype)
     for scale in (2.5, 0.5):
         yield RoutePoint(scale=scale)
     yield from _batches()

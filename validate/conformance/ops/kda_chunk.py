@@ -31,6 +31,7 @@ from validate.conformance.records import (
 __all__ = ["FORM", "INITIAL", "OPERATION", "ROUNDING", "k3_points", "make_case"]
 
 HEADS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+CAPTURED: dict[str, Any] = {"heads": 12, "key": 16, "value": 16, "keys": "captured"}
 LENGTHS = (1, 2, 15, 16, 17, 63, 64, 65)
 RAGGED = (17, 0, 1, 65, 2)
 TF32 = 2.0**-11
@@ -70,6 +71,8 @@ def _quick(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
             yield KdaPoint(lengths=(18,), heads=heads, key=8, value=8)
         yield KdaPoint(lengths=(33,), heads=6, key=32, value=16)
         yield KdaPoint(lengths=(33,), heads=6, key=32, value=32)
+        for dtype in ("bfloat16", "float32"):
+            yield KdaPoint(**CAPTURED, lengths=(40, 26), dtype=dtype)
     yield from _hazards(base)
     yield from _probes(base)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from validate.conformance.captured_linear import captured
 from validate.conformance.ops._kda_inputs import LOWER_BOUND, generator
 from validate.conformance.ops._packed import typed
 from validate.conformance.ops._rounding import Expected, roundoff_of
@@ -61,7 +62,7 @@ class GatePoint:
     dtype: str = "bfloat16"
     kind: str = "normal"
     """``slow``: g near 0; ``strong``: g near the bound; ``saturated``: f of 1e4 either way;
-    ``steep``: A_log from -3 to 4."""
+    ``steep``: A_log from -3 to 4; ``captured``: k3-nano's last KDA layer (12 heads x 16)."""
     bound: float = LOWER_BOUND
     amplitude: int = 1
     probe: str = "plain"
@@ -99,6 +100,11 @@ def make_case(point: GatePoint) -> Case:
         "dt_bias": rng.normal(0.0, 0.8, shape[1:]).astype(np.float32),
         "lower_bound": point.bound,
     }
+    if point.kind == "captured":
+        held, rows = captured(), slice(0, point.rows)
+        inputs |= {name: held[f"kda.{name}"].copy() for name in ("a_log", "dt_bias")}
+        inputs["f"] = typed(held["kda.f"][rows], point.dtype)
+        inputs["b"] = held["kda.b"][rows].copy()
     axes: dict[str, Axis] = {name: getattr(point, name) for name in point.__dataclass_fields__}
     if point.poison == "row":
         poison_row(inputs, _ROWS)
@@ -110,6 +116,8 @@ def _quick() -> Iterator[GatePoint]:
         ("normal", "slow", "strong", "saturated", "steep"), ("bfloat16", "float32")
     ):
         yield GatePoint(kind=kind, dtype=dtype)
+    for dtype in ("bfloat16", "float32"):
+        yield GatePoint(rows=20, heads=12, kind="captured", dtype=dtype)
     for heads in HEADS:
         yield GatePoint(heads=heads)
     for key in (1, 7, 128):

@@ -37,6 +37,7 @@ from validate.conformance.records import (
 __all__ = ["FORM", "INITIAL", "OPERATION", "ROUNDING", "k3_points", "make_case"]
 
 HEADS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+CAPTURED: dict[str, Any] = {"heads": 12, "key": 16, "value": 16, "keys": "captured"}
 QUERIES = (1, 2, 4, 8)
 """Tokens a step: plain decode, and verify windows."""
 RAGGED = (4, 1, 0, 8, 2)
@@ -82,9 +83,16 @@ def _quick(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
         for heads in HEADS:
             yield KdaPoint(lengths=(1, 2), heads=heads, key=8, value=8, initial=True)
         yield KdaPoint(lengths=(4, 1), heads=6, key=32, value=16, initial=True)
+        for dtype in ("bfloat16", "float32"):
+            yield KdaPoint(**CAPTURED, lengths=(8, 4, 1), dtype=dtype, initial=True)
     for count in (1, 2, 3, 5):
         yield KdaPoint(**base, lengths=RAGGED[-count:], initial=True, probe="alone")
         yield KdaPoint(**base, lengths=RAGGED[:count], initial=True, probe="order")
+    yield from _hazards(base)
+
+
+def _hazards(base: dict[str, Any]) -> Iterator[KdaPoint]:
+    """Gates, keys, poison, carried states, dtypes."""
     for decay, beta in itertools.product(("slow", "strong", "mixed"), ("typical", "zero", "one")):
         yield KdaPoint(**base, lengths=(8, 3), decay=decay, beta=beta, initial=True)
     for keys in ("run", "recall", "zero", "tiny"):

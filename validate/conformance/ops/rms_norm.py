@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from validate.conformance.captured_linear import captured
 from validate.conformance.ops._kda_inputs import generator
 from validate.conformance.ops._packed import typed
 from validate.conformance.ops._rounding import Expected, roundoff_of
@@ -62,7 +63,7 @@ class NormPoint:
     kind: str = "normal"
     """``outliers``: channels as in a trained stream; ``zero``: some rows are zero; ``small``
     1e-4, where eps counts; ``large`` 1e4, where half-precision squares overflow; ``uneven``:
-    heads of very different size."""
+    heads of very different size; ``captured``: k3-nano's KDA outputs (12 heads x 16)."""
     amplitude: int = 1
     eps: float = 1e-5
     gated: bool = False
@@ -102,6 +103,11 @@ def make_case(point: NormPoint) -> Case:
         "eps": point.eps,
         "gate": gate,
     }
+    if point.kind == "captured":
+        held, rows = captured(), slice(0, point.rows)
+        inputs["x"] = typed(held["norm.x"][rows], point.dtype)
+        inputs["weight"] = typed(held["norm.weight"], point.dtype)
+        inputs["gate"] = typed(held["norm.gate"][rows], point.dtype) if point.gated else None
     axes: dict[str, Axis] = {name: getattr(point, name) for name in point.__dataclass_fields__}
     if point.poison == "row":
         poison_row(inputs, _ROWS)
@@ -112,6 +118,8 @@ def _quick(*, gated: bool) -> Iterator[NormPoint]:
     kinds = ("normal", "outliers", "zero", "small", "large", "uneven")
     for kind, dtype in product(kinds, ("bfloat16", "float32")):
         yield NormPoint(kind=kind, dtype=dtype, gated=gated)
+    for dtype in ("bfloat16", "float32"):
+        yield NormPoint(rows=20, heads=12, width=16, kind="captured", dtype=dtype, gated=gated)
     for width in (1, 7, 63, 65, 128, 576, 7168):
         yield NormPoint(width=width, gated=gated)
     for heads in HEADS:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from validate.conformance.captured_linear import captured
 from validate.conformance.ops._kda_inputs import generator
 from validate.conformance.ops._packed import bounds, padded, shrunk, typed
 from validate.conformance.ops._packed_check import CLAUSES, PackedForm, check_packed
@@ -54,7 +55,8 @@ class ConvPoint:
     kernel: int = 4
     dtype: str = "bfloat16"
     kind: str = "normal"
-    """``outliers``: channels as in a trained stream; ``negative``: SiLU's left tail."""
+    """``outliers``: channels as in a trained stream; ``negative``: SiLU's left tail;
+    ``captured``: k3-nano's keys before their convolution, 192 channels."""
     amplitude: int = 1
     initial: bool = False
     poison: str = "none"
@@ -85,6 +87,8 @@ def make_case(point: ConvPoint) -> Case:
     weight = rng.normal(0.0, 0.6, (point.channels, point.kernel))
     if point.kind == "negative":
         x, weight = 12.0 + x, -np.abs(weight)
+    if point.kind == "captured":
+        x, weight = captured()["conv.x"][:tokens], captured()["conv.weight"]
     state = point.amplitude * rng.normal(size=(count, point.channels, point.kernel - 1))
     inputs: dict[str, Any] = {
         "x": typed(x, point.dtype),
@@ -113,6 +117,8 @@ def _quick() -> Iterator[ConvPoint]:
         yield ConvPoint(kernel=kernel, initial=True)
     for kind, dtype in product(("normal", "outliers", "negative"), ("bfloat16", "float32")):
         yield ConvPoint(lengths=(20, 3), kind=kind, dtype=dtype, initial=True)
+    for dtype in ("bfloat16", "float32"):
+        yield ConvPoint(lengths=(40, 26), channels=192, kind="captured", dtype=dtype)
     for amplitude in (4, 16):
         yield ConvPoint(amplitude=amplitude)
     for count in (1, 2, 3, 5, 6):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from validate.conformance.captured_linear import captured
 from validate.conformance.ops._kda_inputs import generator
 from validate.conformance.ops._packed import typed
 from validate.conformance.ops._rounding import Expected, roundoff_of
@@ -59,7 +60,8 @@ class SituPoint:
     dtype: str = "bfloat16"
     kind: str = "normal"
     """``outliers``: channels as in a trained stream; ``large`` 1e4; ``huge`` 1e38 (exponentials
-    and ratios of them overflow); ``tiny`` 1e-30; ``negative``: gates where sigmoid vanishes."""
+    and ratios of them overflow); ``tiny`` 1e-30; ``negative``: gates where sigmoid vanishes;
+    ``captured``: k3-nano's shared expert (width 96)."""
     amplitude: int = 1
     beta: float = 4.0
     linear_beta: float = 25.0
@@ -88,6 +90,8 @@ def make_case(point: SituPoint) -> Case:
         gate, up = outlier_rows(rng, shape), outlier_rows(rng, shape)
     if point.kind == "negative":
         gate = -rng.uniform(20.0, 110.0, shape)
+    if point.kind == "captured":
+        gate, up = (captured()[f"situ.{name}"][: point.rows] for name in ("gate", "up"))
     inputs: dict[str, Any] = {
         "gate": typed(gate, point.dtype),
         "up": typed(up, point.dtype),
@@ -103,6 +107,8 @@ def make_case(point: SituPoint) -> Case:
 def _quick() -> Iterator[SituPoint]:
     for kind, dtype in product((*_KINDS, "outliers"), ("bfloat16", "float32")):
         yield SituPoint(kind=kind, dtype=dtype)
+    for dtype in ("bfloat16", "float32"):
+        yield SituPoint(rows=20, width=96, kind="captured", dtype=dtype)
     for width in (1, 7, 63, 65, 3072):
         yield SituPoint(width=width)
     for amplitude in (4, 16):
