@@ -28,6 +28,7 @@ def test_the_slope_by_hand():
     assert m.value is not None
     assert_measured(m.value, 0.12, atol=0, rtol=1e-12)
     assert (m.unit, m.n, m.n_of) == ("|slope - 1|", 2, "rows over layers and modes")
+    assert m.pooled == 1
     assert m.worst is not None
     assert (m.worst.place, m.worst.detail) == ("prefill", "slope 1.12")
 
