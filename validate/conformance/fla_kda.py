@@ -25,14 +25,13 @@ from typing import Any
 import numpy as np
 
 from validate.conformance.engine import run_conformance
-from validate.conformance.engines import foreign_fla
+from validate.conformance.engines import foreign_fla, torch_linear
 from validate.conformance.fla_kda_page import page
 from validate.conformance.ops import kda_chunk, kda_recurrent
 from validate.conformance.ops._kda_truth import HeadTruth, head_truth, merge_heads
 from validate.conformance.ops._packed_check import PackedForm, check_packed
 from validate.conformance.ops._rounding import Expected, joined, largest_ratios
 from validate.conformance.records import Breach, Call, Case, Effort, Implementation, Settings
-from validate.conformance.registry import find_implementation
 from validate.errors import InputError
 from validate.numerics import rel_l2, to_float64
 from validate.schema.conformance import ConformanceResult
@@ -193,7 +192,8 @@ def _versions() -> dict[str, str]:
 
 
 def _kernel(op: str, name: str, options: argparse.Namespace, pool: Executor) -> dict[str, Any]:
-    implementation = find_implementation(name, op)
+    known = (*foreign_fla.IMPLEMENTATIONS, *torch_linear.IMPLEMENTATIONS)
+    implementation = next(one for one in known if (one.op, one.name) == (op, name))
     result, measured, first = judge_kernel(
         op, implementation, device=options.device, longest=options.longest, pool=pool
     )

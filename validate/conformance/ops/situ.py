@@ -86,6 +86,8 @@ def make_case(point: SituPoint) -> Case:
     shape = (point.rows, point.width)
     size = {"large": 1e4, "huge": 1e38, "tiny": 1e-30, "zero": 0.0}.get(point.kind, 1.0)
     gate, up = (size * point.amplitude * rng.normal(size=shape) for _ in range(2))
+    if point.kind == "huge":
+        gate, up = np.clip(gate, -3e38, 3e38), np.clip(up, -3e38, 3e38)
     if point.kind == "outliers":
         gate, up = outlier_rows(rng, shape), outlier_rows(rng, shape)
     if point.kind == "negative":
