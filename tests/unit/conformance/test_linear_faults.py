@@ -10,7 +10,7 @@ from validate.faults.operations_linear import CONTROLS, FAULTS
 
 OPERATIONS = {
     op: importlib.import_module(f"validate.conformance.ops.{op}").OPERATION
-    for op in {one.op for one in (*FAULTS, *CONTROLS)}
+    for op in {one.op for one in FAULTS} | {one.op for one in CONTROLS}
 }
 EXPECTED = {
     ("kda_chunk", "LA-07"): "finite",
@@ -48,7 +48,8 @@ def test_ids_are_unique_within_an_operation_and_titles_say_something():
     named = [(one.op, one.id) for one in FAULTS] + [(one.op, one.id) for one in CONTROLS]
     assert len(set(named)) == len(named)
     assert len(FAULTS) >= 12
-    assert all(len(one.title) > 10 and one.source for one in (*FAULTS, *CONTROLS))
+    assert all(len(one.title) > 10 and one.source for one in FAULTS)
+    assert all(len(one.title) > 10 and one.source for one in CONTROLS)
 
 
 @pytest.mark.parametrize(
