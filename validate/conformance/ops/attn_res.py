@@ -51,8 +51,12 @@ CONTRACT = Contract(
     },
     settings={"weights": ("float32", "input")},
 )
-"""``weights=input``: the product norm * proj, or the normed candidate, may be rounded to the dtype
-of the stream before the score is summed."""
+"""bank [closed, rows, hidden] in bfloat16 or float32, oldest first, of which there may be none;
+prefix [rows, hidden], norm and proj [hidden] in the same dtype; eps above 0. Bank and prefix are read,
+never written, and the output [rows, hidden] is fresh memory, also where it equals the prefix. Scores of
+hundreds neither overflow nor give NaN. ``weights=input``: the product norm * proj, or the normed
+candidate, may be rounded to the dtype of the stream before the score is summed. Oracle:
+``validate.oracle.attn_res``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,16 @@ CONTRACT = Contract(
     },
     settings={**SETTINGS, "products": ("input", "tf32", "bfloat16")},
 )
+"""q, k [tokens, heads, key], v [tokens, heads, value] and f [tokens, heads, key] in bfloat16 or
+float32, as the projections and the short convolution give them; b float32 [tokens, heads]; a_log
+float32 [heads]; dt_bias float32 [heads, key]; lower_bound below 0. The kernel itself divides q and
+k by ``sqrt(sum x^2 + 1e-6)``, scales q by key^-0.5, and makes ``g = lower_bound sigmoid(exp(a_log)
+(f + dt_bias))`` and ``beta = sigmoid(b)``. Sequences are packed: cu_seqlens int64 [sequences + 1];
+a sequence may have no token and then keeps its state; tokens past cu_seqlens[-1] are padding, which
+may hold NaN and whose outputs are not looked at. initial_state is None (zeros) or [sequences, heads, key,
+value] in the declared layout and dtype; it is read, never written, and final_state is fresh memory
+of the same form. Output: out [tokens, heads, value] in the dtype of v. Oracle: ``validate.oracle.kda``,
+token by token in float64. A lower_bound of 0 or more is outside the contract."""
 
 
 def make_case(point: KdaPoint, settings: Settings) -> Case:

@@ -50,6 +50,11 @@ CONTRACT = Contract(
     },
     settings={"beta": ("float32", "bfloat16")},
 )
+"""f [tokens, heads, key] in bfloat16 or float32; b float32 [tokens, heads]; a_log float32
+[heads]; dt_bias float32 [heads, key]; lower_bound below 0. Both outputs are fresh float32 memory. f and
+b of any size saturate: g is then lower_bound or 0, exactly or nearly, never NaN. Oracle:
+``validate.oracle.lower_bound_gate`` and ``sigmoid``. The quantities are per token: rows know nothing of
+each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,18 @@ CONTRACT = Contract(
     },
     settings=SETTINGS,
 )
+"""q, k [tokens, heads, key], v [tokens, heads, value] and f [tokens, heads, key] in bfloat16 or
+float32, as the projections and the short convolution give them; b float32 [tokens, heads]; a_log
+float32 [heads]; dt_bias float32 [heads, key]; lower_bound below 0. The kernel itself divides q and
+k by ``sqrt(sum x^2 + 1e-6)``, scales q by key^-0.5, and makes ``g = lower_bound sigmoid(exp(a_log)
+(f + dt_bias))`` and ``beta = sigmoid(b)``. Sequences are packed: cu_seqlens int64 [sequences + 1];
+a sequence may have no token and then keeps its state; tokens past cu_seqlens[-1] are padding, which
+may hold NaN and whose outputs are not looked at. states is None (zeros) or a pool [slots, heads, key,
+value] in the declared layout and dtype, slots int64 [sequences] the place of each sequence's state;
+other slots may hold NaN. The pool belongs to the caller and is never written: wrap a kernel that
+updates in place by cloning it and gathering the slots. Output: out [tokens, heads, value] in the dtype
+of v; final_state [sequences, heads, key, value], fresh memory. Oracle: ``validate.oracle.kda``, token
+by token in float64. A slot twice, or outside the pool, is outside the contract."""
 
 
 def make_case(point: KdaPoint, settings: Settings) -> Case:

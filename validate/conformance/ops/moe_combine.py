@@ -39,6 +39,11 @@ CONTRACT = Contract(
         "padding": "A slot with id -1 gives nothing, whatever it holds.",
     },
 )
+"""made [rows, choice, width] in bfloat16 or float32, what each expert gave; ids int32 [rows,
+choice], -1 where a slot is empty, which may hold NaN or infinities; weights float32 [rows, choice]; bias
+None or [experts, width], an expert's output bias, weighted like what it made; shared None or [rows,
+width], added once. Output: y [rows, width] in the dtype of made, fresh memory. Oracle: ``combine``
+beside this contract, slot by slot in float64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,10 @@ CONTRACT = Contract(
     },
     settings={"gate": ("none", "sigmoid")},
 )
+"""x [rows, heads, width] in bfloat16 or float32; weight [width] in the dtype of x, one for all
+heads; eps above 0, added to the mean square; gate None, or like x under ``gate=sigmoid``: the result is
+multiplied by sigmoid(gate) before the one rounding. Output: y like x, fresh memory; a row of zeros gives
+zeros. Oracle: ``validate.oracle.rms_norm``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

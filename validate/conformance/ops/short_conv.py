@@ -44,6 +44,12 @@ CONTRACT = Contract(
         " inputs of each sequence, oldest first, exactly.",
     },
 )
+"""x [tokens, channels] in bfloat16 or float32; weight [channels, kernel] in the dtype of x,
+the last tap for the current token; cu_seqlens int64 [sequences + 1]; state None (zeros) or [sequences,
+channels, kernel - 1] in the dtype of x, oldest first, read and never written. Tokens past
+cu_seqlens[-1] are padding, which may hold NaN and whose outputs are not looked at. Output: y like x;
+final_state like state, in fresh memory: a sequence shorter than the kernel keeps the end of its old
+state in front. Oracle: ``validate.oracle.short_conv``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,9 @@ CONTRACT = Contract(
         "element": CLAUSES["element"] + " One rounding to the dtype of gate; inside, float32.",
     },
 )
+"""gate and up [rows, width] in bfloat16 or float32, finite and of any size; beta and linear_beta
+above 0. Output: y like gate, fresh memory, finite for every finite input. Oracle:
+``validate.oracle.situ``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
