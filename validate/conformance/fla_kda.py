@@ -28,7 +28,7 @@ from validate.conformance.engine import run_conformance
 from validate.conformance.engines import foreign_fla, torch_linear
 from validate.conformance.fla_kda_page import page
 from validate.conformance.ops import kda_chunk, kda_recurrent
-from validate.conformance.ops._kda_truth import HeadTruth, head_truth, merge_heads
+from validate.conformance.ops._kda_truth import HeadTruth, kda_truth, merge_heads, of_head
 from validate.conformance.ops._packed_check import PackedForm, check_packed
 from validate.conformance.ops._rounding import Expected, joined, largest_ratios
 from validate.conformance.records import Breach, Call, Case, Effort, Implementation, Settings
@@ -125,7 +125,7 @@ def _truths(
         before = before.swapaxes(-1, -2)
     rounding = module.ROUNDING(inputs, settings)
     heads = range(inputs["q"].shape[1])
-    tasks = [pool.submit(head_truth, inputs, before, rounding, head) for head in heads]
+    tasks = [pool.submit(kda_truth, *of_head(inputs, before, head), rounding) for head in heads]
     return merge_heads([task.result() for task in tasks])
 
 

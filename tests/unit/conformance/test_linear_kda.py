@@ -8,7 +8,7 @@ from tests.unit.conformance.sweeping import settings_of, sweep
 from validate.conformance.engines.torch_linear import IMPLEMENTATIONS
 from validate.conformance.ops import kda_chunk, kda_recurrent
 from validate.conformance.ops._kda_inputs import KdaPoint
-from validate.conformance.ops._kda_truth import Rounding, head_truth, kda_truth, merge_heads
+from validate.conformance.ops._kda_truth import Rounding, kda_truth, merge_heads, of_head
 from validate.conformance.ops._packed import bounds, piece, take
 from validate.conformance.records import Effort
 from validate.numerics import rel_l2
@@ -114,7 +114,8 @@ def test_oracle_agrees_with_the_chunked_derivation_and_heads_stand_alone():
             state=inputs["initial_state"][n].astype(np.float64),
         )
         assert float(rel_l2(second.out, found[n]["out"].values)) < 1e-12
-    merged = merge_heads([head_truth(inputs, inputs["initial_state"], EXACT, h) for h in range(3)])
+    alone = [of_head(inputs, inputs["initial_state"], head) for head in range(3)]
+    merged = merge_heads([kda_truth(*one, EXACT) for one in alone])
     for one, other in zip(found, merged, strict=True):
         for name, truth in one.items():
             assert_measured(other[name].values, truth.values, atol=1e-15, rtol=1e-12)

@@ -29,7 +29,7 @@ from validate.conformance.ops._rounding import Expected
 from validate.numerics import to_float64
 from validate.oracle import kda, l2_norm, lower_bound_gate, sigmoid
 
-__all__ = ["WINDOW", "HeadTruth", "Rounding", "head_truth", "kda_truth", "merge_heads"]
+__all__ = ["WINDOW", "HeadTruth", "Rounding", "kda_truth", "merge_heads", "of_head"]
 
 Array = NDArray[np.float64]
 
@@ -97,14 +97,13 @@ HeadTruth = list[dict[str, Expected]]
 _BY_HEAD = {"q": 1, "k": 1, "v": 1, "f": 1, "b": 1, "a_log": 0, "dt_bias": 0}
 
 
-def head_truth(
-    inputs: Mapping[str, Any], initial: np.ndarray | None, rounding: Rounding, head: int
-) -> HeadTruth:
-    """``kda_truth`` of one head: heads know nothing of each other, so they may run side by side."""
+def of_head(
+    inputs: Mapping[str, Any], initial: np.ndarray | None, head: int
+) -> tuple[dict[str, Any], np.ndarray | None]:
+    """Arguments of ``kda_truth`` for one head: heads know nothing of each other."""
     alone = {name: np.take(inputs[name], [head], axis=axis) for name, axis in _BY_HEAD.items()}
     kept = {name: inputs[name] for name in ("lower_bound", "cu_seqlens")}
-    before = None if initial is None else initial[:, head : head + 1]
-    return kda_truth({**alone, **kept}, before, rounding)
+    return {**alone, **kept}, None if initial is None else initial[:, head : head + 1]
 
 
 def merge_heads(parts: Sequence[HeadTruth]) -> HeadTruth:
