@@ -163,6 +163,8 @@ MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("what to store not said", RECORDS, "        if unbounded:\n", "        if False:\n"),
         Mutant("decode rows dropped", ROWS, 'if DECODE in names or f"{DECODE}.topk.ids" in names:', "if DECODE in names:"),
         Mutant("parts that contradict let through", ROWS, "return topk_statistics(*rows.topk, targets=rows.targets)\n    except InputError as error:", "return topk_statistics(*rows.topk, targets=rows.targets)\n    except InputError as error:\n        return None"),
+        Mutant("open share without a reason", "metrics.kl_exceed_rate", "why_open=rows.why_open if len(maybe) > len(hit) else None", "why_open=None"),
+        Mutant("open flips without a reason", "metrics.flip_rate", "why_open=KEEP_MORE if len(maybe) > len(hit) else None", "why_open=None"),
         Mutant("possible flips not counted", "metrics._flips", "part.flips if part.flips_high is None else part.flips_high", "part.flips"),
         Mutant("possible flips capped not counted", "metrics.top1_flips", "part.capped if part.capped_high is None else part.capped_high for", "part.capped for"),
     ],

@@ -12,6 +12,7 @@ ALONG = "metrics._positions"
 WORDS = "metrics._words"
 ROUTES = "metrics._routing"
 BULK = "metrics._bulk"
+LATER = "metrics._later"
 QUARTILE = "metrics._quartile"
 HEADS = "metrics._heads"
 WAYS = "metrics._three_way"
@@ -136,6 +137,15 @@ TENSOR_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("ties not set apart", PASS, "    kept = ~apart(step.found, step.prompt, step.place, step.positions)\n    ref, cand", "    kept = np.ones(len(step.positions), dtype=bool)\n    ref, cand"),
         Mutant("non-finite let through", "metrics.attention_lse_abs", 'why = not_finite(found.bad, "lse")', "why = None"),
         Mutant("nothing is zero", "metrics.attention_lse_abs", "if why is None and found.lse_rows == 0:", "if False:"),
+    ],
+    "test_later": [
+        Mutant("made at once", LATER, "self._made: Mapping[str, float] | None = None", "self._made: Mapping[str, float] | None = make()"),
+        Mutant("made at every look", LATER, "        if self._made is None:\n", "        if True:\n"),
+        Mutant("nothing made", LATER, "self._made = self._make()", "self._made = {}"),
+        Mutant("any name", LATER, "return self._held()[name]", "return next(iter(self._held().values()))"),
+        Mutant("numbers for names", LATER, "return iter(self._held())", "return iter(self._held().values())"),
+        Mutant("one too many", LATER, "return len(self._held())", "return len(self._held()) + 1"),
+        Mutant("unreadable", LATER, "return repr(self._held())", "return object.__repr__(self)"),
     ],
     "test_attention_lse_slope": [
         Mutant("cand against itself", READING[1].module, READING[1].old, READING[1].new),

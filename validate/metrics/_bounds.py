@@ -19,7 +19,7 @@ def between(low: Interval, high: Interval) -> Interval:
     return replace(
         low,
         high=None if top is None or np.isposinf(top) else top,
-        above=tuple(unit for unit in high.above if unit < UNBOUNDED),
+        above=high.above,
     )
 
 

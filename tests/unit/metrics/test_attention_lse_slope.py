@@ -102,6 +102,8 @@ def test_undefined_without_lse_or_with_zeros_or_infinities():
     assert "no prompt holds log-sum-exps" in why(nothing, nothing)
     assert why(zero, zero) == "the log-sum-exps of ref are all zero in prefill"
     assert "cand 1 +inf" in why(held([[3.0], [4.0]]), broken)
+    assert "cand 1 +inf" in why(held([[3.0]]), held([[np.inf]]))
+    assert "cand 1 +inf" in why(held([[3.0]], more=[[0.0]]), held([[np.inf]], more=[[0.0]]))
 
 
 @pytest.mark.parametrize("gap", [0.01, 0.0])

@@ -117,6 +117,15 @@ def test_companions():
     assert_measured(found.breakdown["tag.tools"], delta(0.4), atol=0, rtol=1e-12)
 
 
+def test_tags_are_told_apart():
+    pair = target_pair({"p-0": (0.4,), "p-1": (0.3,)}, tags=["tools"])
+    pair.ref.prompts["p-1"] = make_prompt("p-1", [1, 1], tags=["long"])
+    found = nll_delta(pair, LEVELS)
+
+    assert_measured(found.breakdown["tag.tools"], delta(0.4), atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["tag.long"], delta(0.3), atol=0, rtol=1e-12)
+
+
 def test_worst_prompt_keeps_its_sign():
     found = nll_delta(target_pair({"p-0": (0.4,), "p-1": (0.99,), "p-2": (0.45,)}), LEVELS)
 

@@ -72,6 +72,13 @@ def test_either_tie_rule_is_right_where_it_is_declared():
     assert measure("kept_set", cand()).breakdown["decided by the tie rule"] == 1.0
 
 
+def test_exactly_k_keeps_no_tie_that_p_does_not_ask_for():
+    """.3 and .3 of .1 .3 .3 .3 reach .5: a third .3 is right under the rule ``all`` alone."""
+    given = {"rows": (TIED,) * 4, "k": (OFF,) * 4, "p": (0.5,) * 4}
+    assert measure("kept_set", cand(ties="exactly_k", **given)).value == 4.0
+    assert measure("kept_set", cand(ties="all", **given)).value == 0.0
+
+
 def test_exactly_k_leaves_open_which_of_the_tied_entries_are_kept():
     def last(row, k, p):  # the highest index of a tie
         return engine(row[::-1], k, p, ties="exactly_k")[::-1]
@@ -338,6 +345,10 @@ def test_rows_of_other_prompts_are_unlike():
         ({"out": np.zeros((4, 5), np.int32)}, "renorm.out holds int32, not a float format"),
         ({"top_p": np.full(4, np.nan, np.float32)}, "renorm.top_p holds NaN"),
         ({"in_after_sha256": np.zeros(31, np.uint8)}, "is uint8 (31,), not 32 bytes"),
+        (
+            {"in": np.zeros((4, 0), np.float32), "out": np.zeros((4, 0), np.float32)},
+            "renorm.in (4, 0) and renorm.out (4, 0) are not",
+        ),
     ],
 )
 def test_misshapen_rows_are_named(changes, told):

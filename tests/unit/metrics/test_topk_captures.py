@@ -80,6 +80,37 @@ def test_all_ids_kept_leave_no_doubt(metric):
     assert_measured([part.value, part.upper], [full.value, full.value], atol=1e-12, rtol=1e-6)
 
 
+def test_all_ids_kept_give_the_same_companions():
+    """Everything that is shown beside the counts; KL of no position, so that no slope is rounding."""
+    ref, cand = sides(0.4, decode=True)
+    pairs = pair_of(ref, cand), pair_of(as_topk(ref, VOCAB), as_topk(cand, VOCAB))
+    for metric, names in (
+        (kl_max, ["topk_overlap", "top1_agreement", "tied_rows", "abs_dlogprob.max", "tvd.max"]),
+        (kl_max, ["kl_reverse.max", "row.p90", "mean", "decode.logits.mean"]),
+        (top1_flips, ["margin_shift.max", "margin_shift.p75", "near_ties", "near_ties.predicted"]),
+        (nll_delta, ["nll_ref", "mean", "signed"]),
+    ):
+        full, part = (metric(pair, LEVELS).breakdown for pair in pairs)
+        wanted = [full[name] for name in names if name != "topk_overlap"]
+        got = [part[name] for name in names if name != "topk_overlap"]
+        assert_measured(got, wanted, atol=1e-12, rtol=1e-6)
+
+
+def test_the_units_above_a_limit_are_counted_by_their_upper_bounds():
+    """So that the number of prompts that would do is one that does; unbounded ones lie above all."""
+    ref, cand = sides()
+    tensors = as_topk(cand, 12)
+    part = kl_p50(pair_of(as_topk(ref, 12), tensors), LEVELS)
+    tensors["p-03"] = as_topk({"p-03": cand["p-03"]}, 12, row_min=False)["p-03"]
+    blind = kl_p50(pair_of(as_topk(ref, 12), tensors), LEVELS)
+
+    assert part.interval is not None
+    assert blind.interval is not None
+    assert len(part.interval.above) == len(blind.interval.above) == PROMPTS // 2
+    assert part.interval.above[0] >= part.upper
+    assert sum(unit > 1e9 for unit in blind.interval.above) == 1
+
+
 @pytest.mark.parametrize("metric", KL)
 @pytest.mark.parametrize("narrow", ["ref", "cand"])
 def test_a_side_with_full_logits_is_read_at_the_ids_of_the_other(metric, narrow):
@@ -223,6 +254,8 @@ def test_prompts_beyond_the_stated_kl_are_counted_from_both_sides():
     assert blind.interval.high == 1.0
     assert MIN in str(blind.why_open)
     assert full.why_open is None
+    every = kl_exceed_rate(pair_of(as_topk(ref, VOCAB), as_topk(cand, VOCAB)), LEVELS)
+    assert (every.value, every.upper, every.why_open) == (2 / 8, 2 / 8, None)
 
 
 def flipped(k, *, row_min=True, near_tie=0.5):
