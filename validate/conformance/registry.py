@@ -5,12 +5,12 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from validate.capture.targets import did_you_mean
 from validate.conformance.engines import (
     foreign_aiter,
+    foreign_fla,
     foreign_flashinfer,
     foreign_sgl_kernel,
     foreign_sgl_sampling,
@@ -87,13 +87,6 @@ OPERATIONS: Mapping[str, Operation] = {
 """Every operation by name."""
 
 
-def _without_adapter(package: str) -> str:
-    """Why nothing of a package is judged that no adapter here calls."""
-    if importlib.util.find_spec(package) is None:
-        return "not installed"
-    return "installed, but no adapter here calls it"
-
-
 Foreign = tuple[Callable[[], str | None], tuple[Implementation, ...]]
 FOREIGN: Mapping[str, Foreign] = {
     "triton": (
@@ -101,7 +94,7 @@ FOREIGN: Mapping[str, Foreign] = {
         (*triton_attention.IMPLEMENTATIONS, *triton_sampling.IMPLEMENTATIONS),
     ),
     "flashinfer": (foreign_flashinfer.available, foreign_flashinfer.IMPLEMENTATIONS),
-    "fla": (partial(_without_adapter, "fla"), ()),
+    "fla": (foreign_fla.available, foreign_fla.IMPLEMENTATIONS),
     "aiter": (foreign_aiter.available, foreign_aiter.IMPLEMENTATIONS),
     "sgl_kernel": (
         foreign_sgl_kernel.available,
