@@ -125,7 +125,8 @@ def test_gate_is_documented(suite: Path) -> None:
 )
 def test_page_names_no_gate_that_is_not_there(page: Path) -> None:
     suite = tomllib.loads(read("suites/default.toml"))
-    known = {gate["name"] for gate in suite["gates"]} | set(METRICS)
+    branches = {"renorm.all", "renorm.exactly_k"}  # of the path proof, as docs/model.md lists them
+    known = {gate["name"] for gate in suite["gates"]} | set(METRICS) | branches
     named = re.findall(rf"`((?:{'|'.join(AREAS)})\.[a-z0-9_]+)`", page.read_text("utf-8"))
 
     assert set(named) - known == set()
