@@ -107,6 +107,7 @@ def test_the_units_above_a_limit_are_counted_by_their_upper_bounds():
     assert part.interval is not None
     assert blind.interval is not None
     assert len(part.interval.above) == len(blind.interval.above) == PROMPTS // 2
+    assert part.upper is not None
     assert part.interval.above[0] >= part.upper
     assert sum(unit > 1e9 for unit in blind.interval.above) == 1
 
@@ -150,12 +151,15 @@ def test_refs_row_minimum_is_not_needed_for_kl():
     ref, cand = sides()
     part = kl_max(pair_of(as_topk(ref, 5, row_min=False), as_topk(cand, 5)), LEVELS)
 
+    assert part.upper is not None
     assert part.upper < math.inf
 
 
 def test_pass_needs_the_upper_bound_and_fail_the_lower():
     ref, cand = sides()
     part = kl_max(pair_of(as_topk(ref, 5), as_topk(cand, 5)), LEVELS)
+    assert part.value is not None
+    assert part.upper is not None
     middle = (part.value + part.upper) / 2
 
     def outcome(at):
@@ -163,7 +167,8 @@ def test_pass_needs_the_upper_bound_and_fail_the_lower():
             spec("bound"), measurement=part, limit=limit(at), noise=None, alpha_share=0.0, rerun=""
         ).outcome
 
-    assert [outcome(at) for at in (part.upper, middle, part.value * 0.99)] == [
+    low, high = part.value, part.upper
+    assert [outcome(at) for at in (high, middle, low * 0.99)] == [
         "PASS",
         "INCONCLUSIVE",
         "FAIL",
