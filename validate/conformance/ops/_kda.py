@@ -31,7 +31,7 @@ LIMITS = Multiples(element=12.0, row=4.0, bulk=2.0)
 the model over the 1,972 points of the full sweep; runs of one key, whose roundings are not
 independent, are what reaches 8."""
 
-_REMEMBERED = 2**20
+_REMEMBERED = 2**22
 """Values times key size up to which the oracle of a point is kept for the next implementation."""
 
 Initial = Callable[[Mapping[str, Any]], np.ndarray | None]
@@ -95,7 +95,7 @@ class _Job:
         return isinstance(other, _Job) and self._digest == other._digest
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=512)
 def _remembered(job: _Job) -> tuple[dict[str, Expected], ...]:
     """The oracle of one job: one sweep judges many implementations on the same points."""
     return tuple(kda_truth(job.inputs, job.initial, job.rounding))

@@ -53,6 +53,8 @@ class KdaPoint:
     """What else is called beside the point itself: see ``_kda.check``."""
     cut: int = 0
     """Tokens of the first of two calls, for ``probe = pieces``."""
+    bound: float = LOWER_BOUND
+    """``lower_bound`` of the gate."""
 
     @property
     def id(self) -> str:
@@ -65,6 +67,7 @@ class KdaPoint:
         words += [f"nan-{self.poison}"] if self.poison != "none" else []
         words += [self.probe] if self.probe != "plain" else []
         words += [f"at{self.cut}"] if self.cut else []
+        words += [f"L{-self.bound:g}"] if self.bound != LOWER_BOUND else []
         return "-".join(words)
 
 
@@ -85,6 +88,7 @@ def axes_of(point: KdaPoint) -> dict[str, Axis]:
         "poison": point.poison,
         "probe": point.probe,
         "cut": point.cut,
+        "bound": point.bound,
     }
 
 
@@ -115,7 +119,7 @@ def arguments(point: KdaPoint) -> dict[str, Any]:
     made |= {
         "a_log": a_log.astype(np.float32),
         "dt_bias": dt_bias.astype(np.float32),
-        "lower_bound": LOWER_BOUND,
+        "lower_bound": point.bound,
         "cu_seqlens": np.cumsum([0, *point.lengths], dtype=np.int64),
     }
     return _poisoned(point, made)
@@ -130,7 +134,7 @@ def _captured(point: KdaPoint) -> dict[str, Any]:
     return made | {
         "a_log": held["kda.a_log"].copy(),
         "dt_bias": held["kda.dt_bias"].copy(),
-        "lower_bound": LOWER_BOUND,
+        "lower_bound": point.bound,
         "cu_seqlens": np.cumsum([0, *point.lengths], dtype=np.int64),
     }
 
@@ -147,7 +151,7 @@ def _poisoned(point: KdaPoint, made: dict[str, Any]) -> dict[str, Any]:
 
 
 def _gate_input(point: KdaPoint, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Argument of the gate's sigmoid: the log decay is -5 sigmoid of it."""
+    """Argument of the gate's sigmoid: the log decay is ``bound`` times the sigmoid of it."""
     centre = {"slow": -12.0, "strong": 9.0}.get(point.decay, -2.0)
     z: Array = rng.normal(centre, 0.3 if point.decay in {"slow", "strong"} else 1.5, shape)
     if point.decay == "mixed":

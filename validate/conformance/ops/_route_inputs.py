@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from validate.conformance.captured_linear import captured
 from validate.conformance.ops._kda_inputs import generator
 from validate.conformance.ops._packed import typed
+from validate.conformance.ops._rows import MANY
 from validate.conformance.records import Axis, Case
 
 __all__ = ["RoutePoint", "full", "make_case", "quick"]
@@ -30,7 +31,8 @@ class RoutePoint:
     """``peaked``: a few experts far ahead, as trained routers have them; ``saturated``: sigmoids
     of 1 and of 0; ``underflow``: every sigmoid vanishes (0/0 without the 1e-20); ``ties``: equal
     logits in groups; ``close``: neighbours nearer than bfloat16 tells apart;
-    ``captured``: k3-nano's router (16 experts, its own bias)."""
+    ``every``: each expert is chosen by some row, the first and the last too, where there are rows
+    enough; ``captured``: k3-nano's router (16 experts, its own bias)."""
     bias: str = "trained"
     """``zero``; ``trained``: within 0.1; ``narrow``: in [6.817, 7.063], as GLM-5.2's, where bfloat16
     has eight values; ``negative``: down to -2, so that biased scores are below 0; ``group``: equal
@@ -85,6 +87,10 @@ def _logits(point: RoutePoint, rng: np.random.Generator) -> Array:
         logits = rng.normal(-3.0, 1.0, shape)
         ahead = rng.random(shape) < 2.0 * point.top_k / point.experts
         logits = np.where(ahead, rng.normal(1.5, 1.0, shape), logits)
+    if point.kind == "every":
+        logits = rng.normal(-6.0, 0.5, shape)
+        order = np.resize(rng.permutation(point.experts), (point.rows, point.top_k))
+        np.put_along_axis(logits, order, rng.normal(2.0, 1.0, order.shape), axis=1)
     if point.kind == "saturated":
         logits = 40.0 * np.sign(logits) + logits
     if point.kind == "underflow":
@@ -117,6 +123,7 @@ def quick(*, raw: bool) -> Iterator[RoutePoint]:
     for experts, top_k in ((8, 1), (8, 2), (8, 8), (16, 4), (60, 6), (64, 8), (256, 8), (896, 16)):
         for dtype in ("float32", "bfloat16"):
             yield RoutePoint(experts=experts, top_k=top_k, dtype=dtype)
+    yield from _choices()
     for kind, bias in product(("peaked", "saturated", "underflow", "close"), ("trained", "zero")):
         yield RoutePoint(kind=kind, bias=bias)
     for bias in ("zero", "narrow", "negative"):
@@ -133,11 +140,21 @@ def quick(*, raw: bool) -> Iterator[RoutePoint]:
             yield RoutePoint(renormalize=False, scale=scale, dtype=dtype)
 
 
+def _choices() -> Iterator[RoutePoint]:
+    """Numbers of choices that are no power of two, and every expert chosen once."""
+    for top_k in (3, 5, 6, 7, 10, 12):
+        yield RoutePoint(experts=48, top_k=top_k)
+    for experts, top_k in ((8, 2), (32, 5), (256, 8), (896, 16)):
+        yield RoutePoint(rows=-(-experts // top_k), experts=experts, top_k=top_k, kind="every")
+
+
 def _batches() -> Iterator[RoutePoint]:
     """Row order, rows alone, padding, poison, repeats."""
     for rows in (1, 2, 3, 5):
         yield RoutePoint(rows=rows, probe="rows")
-    for rows, padded in ((1, 7), (3, 1), (7, 9)):
+    for rows in MANY:
+        yield RoutePoint(rows=rows, experts=16)
+    for rows, padded in ((1, 7), (3, 1), (7, 9), (0, 5), (65, 63)):
         yield RoutePoint(rows=rows, padded=padded)
     yield RoutePoint(poison="row")
     yield RoutePoint(probe="repeats", rows=17)

@@ -13,6 +13,7 @@ from validate.conformance.ops._packed import typed
 from validate.conformance.ops._rounding import Expected, roundoff_of
 from validate.conformance.ops._rows import (
     CLAUSES,
+    MANY,
     TINY,
     check_rows,
     outlier_rows,
@@ -133,6 +134,8 @@ def _quick() -> Iterator[MixPoint]:
         yield MixPoint(rows=20, width=256, kind="captured", dtype=dtype)
     for amplitude in (4, 16):
         yield MixPoint(amplitude=amplitude)
+    for rows in MANY:
+        yield MixPoint(rows=rows, width=16)
     for rows in (1, 2, 3, 5):
         yield MixPoint(rows=rows, width=33, probe="rows")
     yield MixPoint(rows=5, bank=0, probe="rows")

@@ -33,7 +33,12 @@ __all__ = ["FORM", "INITIAL", "OPERATION", "ROUNDING", "k3_points", "make_case"]
 HEADS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 CAPTURED: dict[str, Any] = {"heads": 12, "key": 16, "value": 16, "keys": "captured"}
 LENGTHS = (1, 2, 15, 16, 17, 63, 64, 65)
+LONG = (32, 48, 96, 128, 192, 256, 300)
+"""Whole chunks of every usual size, and past the last of them."""
 RAGGED = (17, 0, 1, 65, 2)
+MANY = (3, 1, 18, 0, 2, 6, 1, 17, 1, 1, 5, 2, 1, 7, 1, 3, 2)
+"""A batch of 17 sequences."""
+BOUNDS = (-1.0, -4.0)
 TF32 = 2.0**-11
 """Unit roundoff of TF32, which tensor cores make of float32 operands."""
 _HEAD_AXES = {"q": 1, "k": 1, "v": 1, "f": 1, "b": 1, "a_log": 0, "dt_bias": 0, "initial_state": 1}
@@ -79,12 +84,25 @@ def _quick(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
     if not fixed:
         for heads in HEADS:
             yield KdaPoint(lengths=(18,), heads=heads, key=8, value=8)
-        yield KdaPoint(lengths=(33,), heads=6, key=32, value=16)
-        yield KdaPoint(lengths=(33,), heads=6, key=32, value=32)
+        for key, value in ((32, 16), (32, 32), (64, 64), (16, 128), (128, 16)):
+            yield KdaPoint(lengths=(33,), heads=6, key=key, value=value)
+        yield KdaPoint(lengths=(18,), heads=12, key=128, value=128, initial=True)
         for dtype in ("bfloat16", "float32"):
             yield KdaPoint(**CAPTURED, lengths=(40, 26), dtype=dtype)
+    yield from _sizes({**base, "heads": 2, "key": 8, "value": 8} if not fixed else base)
     yield from _hazards(base)
     yield from _probes(base)
+
+
+def _sizes(base: dict[str, Any]) -> Iterator[KdaPoint]:
+    """Longer prompts, larger batches, other lower bounds."""
+    for length in LONG:
+        yield KdaPoint(**base, lengths=(length,), decay="slow", initial=True)
+    for count in (7, 9, 17):
+        yield KdaPoint(**base, lengths=MANY[:count], initial=True, probe="order")
+    yield KdaPoint(**base, lengths=(2,) * 33, initial=True)
+    for bound, decay in itertools.product(BOUNDS, ("typical", "strong")):
+        yield KdaPoint(**base, lengths=(33, 5), bound=bound, decay=decay, initial=True)
 
 
 def _hazards(base: dict[str, Any]) -> Iterator[KdaPoint]:

@@ -13,6 +13,7 @@ from validate.conformance.ops._packed import typed
 from validate.conformance.ops._rounding import Expected, roundoff_of
 from validate.conformance.ops._rows import (
     CLAUSES,
+    MANY,
     TINY,
     check_rows,
     logistic_condition,
@@ -125,10 +126,13 @@ def _quick() -> Iterator[GatePoint]:
         yield GatePoint(rows=20, heads=12, kind="captured", dtype=dtype)
     for heads in HEADS:
         yield GatePoint(heads=heads)
-    for key in (1, 7, 128):
+    for key in (1, 7, 32, 64, 128):
         yield GatePoint(key=key)
-    for bound in (-1.0, -8.0):
-        yield GatePoint(bound=bound, dtype="float32")
+    yield GatePoint(heads=12, key=128)
+    for bound, dtype in product((-1.0, -4.0, -8.0), ("bfloat16", "float32")):
+        yield GatePoint(bound=bound, dtype=dtype)
+    for rows in MANY:
+        yield GatePoint(rows=rows, heads=2, key=8)
     for amplitude in (4, 16):
         yield GatePoint(amplitude=amplitude)
     for rows in (1, 2, 3, 5):

@@ -41,6 +41,9 @@ CAPTURED: dict[str, Any] = {"heads": 12, "key": 16, "value": 16, "keys": "captur
 QUERIES = (1, 2, 4, 8)
 """Tokens a step: plain decode, and verify windows."""
 RAGGED = (4, 1, 0, 8, 2)
+MANY = (1, 2, 1, 0, 1, 4, 1, 1, 2, 1, 1, 1, 3, 1, 0, 1, 2)
+"""A batch of 17 sequences."""
+BOUNDS = (-1.0, -4.0)
 _HEAD_AXES = {"q": 1, "k": 1, "v": 1, "f": 1, "b": 1, "a_log": 0, "dt_bias": 0, "states": 1}
 
 CONTRACT = Contract(
@@ -94,13 +97,26 @@ def _quick(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
     if not fixed:
         for heads in HEADS:
             yield KdaPoint(lengths=(1, 2), heads=heads, key=8, value=8, initial=True)
-        yield KdaPoint(lengths=(4, 1), heads=6, key=32, value=16, initial=True)
+        for key, value in ((32, 16), (64, 64), (16, 128), (128, 16)):
+            yield KdaPoint(lengths=(4, 1), heads=6, key=key, value=value, initial=True)
+        yield KdaPoint(lengths=(2, 1), heads=12, key=128, value=128, initial=True)
         for dtype in ("bfloat16", "float32"):
             yield KdaPoint(**CAPTURED, lengths=(8, 4, 1), dtype=dtype, initial=True)
     for count in (1, 2, 3, 5):
         yield KdaPoint(**base, lengths=RAGGED[-count:], initial=True, probe="alone")
         yield KdaPoint(**base, lengths=RAGGED[:count], initial=True, probe="order")
+    yield from _batches({**base, "heads": 2, "key": 8, "value": 8} if not fixed else base)
     yield from _hazards(base)
+
+
+def _batches(base: dict[str, Any]) -> Iterator[KdaPoint]:
+    """Larger batches, and other lower bounds."""
+    for count in (7, 9, 17):
+        yield KdaPoint(**base, lengths=MANY[:count], initial=True, probe="order")
+    for count in (6, 8, 33, 65):
+        yield KdaPoint(**base, lengths=(1,) * count, initial=True)
+    for bound, decay in itertools.product(BOUNDS, ("typical", "strong")):
+        yield KdaPoint(**base, lengths=(4, 1), bound=bound, decay=decay, initial=True)
 
 
 def _hazards(base: dict[str, Any]) -> Iterator[KdaPoint]:

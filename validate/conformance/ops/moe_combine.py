@@ -10,7 +10,14 @@ import numpy as np
 from validate.conformance.ops._kda_inputs import generator
 from validate.conformance.ops._packed import typed
 from validate.conformance.ops._rounding import Expected, roundoff_of
-from validate.conformance.ops._rows import CLAUSES, TINY, check_rows, outlier_rows, shrunk_rows
+from validate.conformance.ops._rows import (
+    CLAUSES,
+    MANY,
+    TINY,
+    check_rows,
+    outlier_rows,
+    shrunk_rows,
+)
 from validate.conformance.records import (
     Axis,
     Breach,
@@ -117,6 +124,8 @@ def _quick() -> Iterator[CombinePoint]:
         yield CombinePoint(bias=bias, shared=shared, dtype="float32")
     for empty in ("nan", "inf"):
         yield CombinePoint(rows=5, empty=empty, bias=True)
+    for rows in MANY:
+        yield CombinePoint(rows=rows, width=16)
     for rows in (1, 2, 3, 5):
         yield CombinePoint(rows=rows, width=33, probe="rows")
     yield CombinePoint(poison="row")

@@ -13,6 +13,7 @@ from validate.conformance.ops._packed import typed
 from validate.conformance.ops._rounding import Expected, roundoff_of
 from validate.conformance.ops._rows import (
     CLAUSES,
+    MANY,
     TINY,
     check_rows,
     logistic_condition,
@@ -46,13 +47,16 @@ CONTRACT = Contract(
     outputs=("y",),
     clauses={
         **CLAUSES,
-        "element": CLAUSES["element"] + " Sums are float32; eps stands inside the root.",
+        "element": CLAUSES["element"]
+        + " Sums are float32; eps stands inside the root. Rounding to the dtype of x is allowed"
+        " before the weight and before the gate, besides that of y.",
     },
-    settings={"gate": ("none", "sigmoid")},
+    settings={"gate": ("both", "none", "sigmoid")},
 )
 """x [rows, heads, width] in bfloat16 or float32; weight [width] in the dtype of x, one for all
-heads; eps above 0, added to the mean square; gate None, or like x under ``gate=sigmoid``: the result is
-multiplied by sigmoid(gate) before the one rounding. Output: y like x, fresh memory; a row of zeros gives
+heads; eps above 0, added to the mean square; gate None, or like x: the result is then multiplied
+by sigmoid(gate). Both are swept; ``gate=none`` and ``gate=sigmoid`` declare a kernel that knows one of
+them. Output: y like x, fresh memory; a row of zeros gives
 zeros. Oracle: ``validate.oracle.rms_norm``."""
 
 
@@ -132,6 +136,9 @@ def _quick(*, gated: bool) -> Iterator[NormPoint]:
         yield NormPoint(amplitude=amplitude, dtype="float32", gated=gated)
     for eps in (1e-6, 1e-2):
         yield NormPoint(eps=eps, kind="small", dtype="float32", gated=gated)
+    for rows in MANY:
+        yield NormPoint(rows=rows, heads=1, width=16, gated=gated)
+    yield NormPoint(rows=65, heads=12, width=8, gated=gated)
     for rows in (1, 2, 3, 5):
         yield NormPoint(rows=rows, width=33, probe="rows", gated=gated)
     yield NormPoint(poison="row", gated=gated)
@@ -153,11 +160,11 @@ def _full(*, gated: bool) -> Iterator[NormPoint]:
 
 
 def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
-    gated = settings["gate"] == "sigmoid"
-    points = _quick(gated=gated)
+    asked = {"both": (False, True), "none": (False,), "sigmoid": (True,)}[settings["gate"]]
+    parts = [_quick(gated=gated) for gated in asked]
     if effort is Effort.FULL:
-        points = chain(points, _full(gated=gated))
-    for point in dict.fromkeys(points):
+        parts += [_full(gated=gated) for gated in asked]
+    for point in dict.fromkeys(chain(*parts)):
         yield make_case(point)
 
 

@@ -30,6 +30,8 @@ from validate.oracle import short_conv
 __all__ = ["OPERATION", "ConvPoint", "make_case"]
 
 RAGGED = (5, 0, 1, 17, 2, 3)
+MANY = (3, 1, 0, 2, 6, 1, 4, 1, 1, 5, 2, 1, 7, 1, 3, 0, 2)
+"""A batch of 17 sequences."""
 _HEAD_AXES = {"x": 1, "weight": 0, "state": 1}
 
 CONTRACT = Contract(
@@ -136,6 +138,18 @@ def _quick() -> Iterator[ConvPoint]:
     yield ConvPoint(lengths=(9, 5), probe="repeats")
     yield ConvPoint(lengths=(9, 5), initial=True, poison="padding")
     yield ConvPoint(lengths=(9, 5, 6), initial=True, poison="sequence")
+    yield from _sizes()
+
+
+def _sizes() -> Iterator[ConvPoint]:
+    """Longer prompts and larger batches."""
+    for length in (32, 48, 96, 128, 192, 256, 260):
+        yield ConvPoint(lengths=(length,), channels=8, initial=True)
+    for count in (7, 9, 17):
+        yield ConvPoint(lengths=MANY[:count], channels=8, initial=True, probe="order")
+        yield ConvPoint(lengths=MANY[-count:], channels=8)
+    for count in (33, 65):
+        yield ConvPoint(lengths=(1,) * count, channels=8, initial=True)
 
 
 def _full() -> Iterator[ConvPoint]:

@@ -13,6 +13,7 @@ from validate.conformance.ops._packed import typed
 from validate.conformance.ops._rounding import Expected, roundoff_of
 from validate.conformance.ops._rows import (
     CLAUSES,
+    MANY,
     TINY,
     check_rows,
     logistic_condition,
@@ -120,6 +121,8 @@ def _quick() -> Iterator[SituPoint]:
         yield SituPoint(amplitude=amplitude, dtype="float32")
     for beta, linear_beta in ((1.0, 1.0), (2.5, 7.0), (25.0, 4.0)):
         yield SituPoint(amplitude=4, beta=beta, linear_beta=linear_beta)
+    for rows in MANY:
+        yield SituPoint(rows=rows, width=16)
     for rows in (1, 2, 3, 5):
         yield SituPoint(rows=rows, width=33, probe="rows")
     yield SituPoint(rows=3, poison="row")
