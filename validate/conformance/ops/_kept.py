@@ -37,7 +37,7 @@ CLAUSES: Mapping[str, str] = {
     "dropped-zero": "A dropped entry is exactly 0.",
     "values": "A kept entry is p over the kept sum, within |err| <= o ((s + 4) u + u_out) + step/2: "
     "s of a float32 sum, 4 for the division or an approximate reciprocal, u_out and step of "
-    "the output dtype.",
+    "the output dtype. An entry below 2^-126, as it came or once divided, may be flushed to 0.",
     "ratios": "Kept entries of a row have one factor to what came in, within 2 u_out + 8 u.",
     "sum": "A row sums to 1 within the limits of its values, and to 0 where it came in as 0.",
     "damaged": "A row with NaN or an infinity moves no other row; its own content is free "

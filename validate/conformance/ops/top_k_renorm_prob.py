@@ -5,7 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from validate.conformance.ops._filter_cases import FULL_VOCAB, Mix, Plan, filter_cases, plans
+from validate.conformance.ops._filter_cases import (
+    CROWD,
+    FULL_VOCAB,
+    LONG_VOCAB,
+    Mix,
+    Plan,
+    filter_cases,
+    in_any_order,
+    plans,
+)
 from validate.conformance.ops._kept import (
     CLAUSES,
     DAMAGED,
@@ -23,6 +32,9 @@ __all__ = ["OPERATION"]
 
 TOP_K_ALL = 2**30
 """What sglang writes for a request without top-k."""
+
+K_MIXED = (1, 2, 3, 5, 7, 20, 36, 37, 38, 50, 40_000, 65_539, 2**20, TOP_K_ALL, 2**31 - 1)
+"""Below, at and above a vocabulary of 37; what wraps in 16 bits; the largest int32."""
 
 CONTRACT = Contract(
     op="top_k_renorm_prob",
@@ -67,6 +79,10 @@ def _mixes(plan: Plan, effort: Effort, settings: Settings) -> list[tuple[str, Mi
     """Mixed k in every row order is the point of a batch; scalars for the other call form."""
     if plan.vocab == FULL_VOCAB:
         return [("50,V", (50, plan.vocab)), ("1,100k", (1, 100_000))]
+    if plan.rows == CROWD:
+        return [("mixed", in_any_order(K_MIXED, plan.rows))]
+    if plan.vocab == LONG_VOCAB:
+        return [("20k,off,V-1", (20_000, TOP_K_ALL, plan.vocab - 1))]
     mixed: list[tuple[str, Mix]] = [("3,off,1", (3, TOP_K_ALL, 1, 50, plan.vocab))]
     if plan.hazard != "none" or plan.rows == 0:
         return mixed
@@ -74,9 +90,11 @@ def _mixes(plan: Plan, effort: Effort, settings: Settings) -> list[tuple[str, Mi
         # A row without top-k writes past a scratch sized for 50; then 50 itself, and k <= 0.
         mixed += [("50,V,8", (50, plan.vocab, 8))]
         mixed += [] if settings["low_k"] == "undefined" else [("0,-1,5", (0, -1, 5))]
+    if plan.kind == "gentle":
+        mixed += [("V-1,V+1,100", (plan.vocab - 1, plan.vocab + 1, 100, 2**16 + 3, 101, 256))]
     scalars: list[tuple[str, Mix]] = []
     if plan.rows == 1 or effort is Effort.FULL:
-        scalars = [("all 1", 1), ("all 4", 4), ("all V", plan.vocab)]
+        scalars = [("all 1", 1), ("all 4", 4), ("all V", plan.vocab), ("all V-1", plan.vocab - 1)]
         scalars += [("all 0", 0)] if settings["low_k"] == "off" else []
     return [*mixed, ("2,5,7", (2, 5, 7)), *scalars]
 
