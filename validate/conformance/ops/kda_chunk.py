@@ -89,18 +89,19 @@ def _quick(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
         yield KdaPoint(lengths=(18,), heads=12, key=128, value=128, initial=True)
         for dtype in ("bfloat16", "float32"):
             yield KdaPoint(**CAPTURED, lengths=(40, 26), dtype=dtype)
-    yield from _sizes({**base, "heads": 2, "key": 8, "value": 8} if not fixed else base)
+    yield from _sizes(base, fixed=fixed)
     yield from _hazards(base)
     yield from _probes(base)
 
 
-def _sizes(base: dict[str, Any]) -> Iterator[KdaPoint]:
-    """Longer prompts, larger batches, other lower bounds."""
-    for length in LONG:
+def _sizes(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
+    """Longer prompts, larger batches, other lower bounds; fewer where every state is large."""
+    base = base if fixed else {"heads": 2, "key": 8, "value": 8}
+    for length in (48, 128, 256) if fixed else LONG:
         yield KdaPoint(**base, lengths=(length,), decay="slow", initial=True)
-    for count in (7, 9, 17):
+    for count in (9,) if fixed else (7, 9, 17):
         yield KdaPoint(**base, lengths=MANY[:count], initial=True, probe="order")
-    yield KdaPoint(**base, lengths=(2,) * 33, initial=True)
+    yield KdaPoint(**base, lengths=(2,) * (8 if fixed else 33), initial=True)
     for bound, decay in itertools.product(BOUNDS, ("typical", "strong")):
         yield KdaPoint(**base, lengths=(33, 5), bound=bound, decay=decay, initial=True)
 

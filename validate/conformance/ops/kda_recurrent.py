@@ -105,15 +105,16 @@ def _quick(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
     for count in (1, 2, 3, 5):
         yield KdaPoint(**base, lengths=RAGGED[-count:], initial=True, probe="alone")
         yield KdaPoint(**base, lengths=RAGGED[:count], initial=True, probe="order")
-    yield from _batches({**base, "heads": 2, "key": 8, "value": 8} if not fixed else base)
+    yield from _batches(base, fixed=fixed)
     yield from _hazards(base)
 
 
-def _batches(base: dict[str, Any]) -> Iterator[KdaPoint]:
-    """Larger batches, and other lower bounds."""
-    for count in (7, 9, 17):
+def _batches(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
+    """Larger batches, and other lower bounds; fewer where every state is large."""
+    base = base if fixed else {"heads": 2, "key": 8, "value": 8}
+    for count in (9,) if fixed else (7, 9, 17):
         yield KdaPoint(**base, lengths=MANY[:count], initial=True, probe="order")
-    for count in (6, 8, 33, 65):
+    for count in (6, 8) if fixed else (6, 8, 33, 65):
         yield KdaPoint(**base, lengths=(1,) * count, initial=True)
     for bound, decay in itertools.product(BOUNDS, ("typical", "strong")):
         yield KdaPoint(**base, lengths=(4, 1), bound=bound, decay=decay, initial=True)
