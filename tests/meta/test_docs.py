@@ -178,6 +178,18 @@ def test_readme_shows_the_two_commands() -> None:
     assert {"make demo", "make test"} <= set(snippet_lines())
 
 
+def test_readme_shows_the_gates_and_limits_of_today() -> None:
+    gates = tomllib.loads(read("suites/default.toml"))["gates"]
+    limits = tomllib.loads(read("golden/tolerances.toml"))
+    rows = re.findall(r"^\|PASS +\| (\S+) +\| \S+ \S+ +\| (\S+) ", read("README.md"), re.M)
+
+    assert f"at the stated confidence ({len(gates)} gates)" in read("README.md")
+    assert len(rows) == 2
+    for name, limit in rows:
+        area, metric = name.split(".")
+        assert limit == f"{limits[area][metric]['bfloat16']['value']:.4g}", name
+
+
 def test_every_page_is_reached_from_the_index() -> None:
     def linked(page: Path) -> set[Path]:
         links = re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8"))

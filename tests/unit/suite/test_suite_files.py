@@ -235,7 +235,7 @@ def test_an_unreadable_file_is_not_suggested_for_itself(tmp_path):
     path = written(tmp_path, "")
     path.write_bytes(b"\xff\xfe")
     (tmp_path / "x2.toml").write_text("")
-    with pytest.raises(SuiteError, match="cannot be read .it is no UTF-8 text: ") as caught:
+    with pytest.raises(SuiteError, match=r"cannot be read \(it is no UTF-8 text: ") as caught:
         load_suite(path, known=KNOWN)
 
     assert "did you mean" not in str(caught.value)
