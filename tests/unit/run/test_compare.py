@@ -426,6 +426,7 @@ def test_what_was_not_tested_is_told():
 
     assert report.not_tested == (
         "areas this suite has no gate for: attention, greedy, speculative, renorm, evals",
+        "logprobs of the greedy streams: captured, and no metric reads them",
         "the kernels of cand on its real device: the evidence is emulated",
     )
 
