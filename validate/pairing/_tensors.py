@@ -27,8 +27,7 @@ MODES = ("prefill", "decode")
 def tensor_reasons(ref: Side, other: Side, *, name: str) -> list[Reason]:
     """Require the same tensor names, shapes, axes and kinds for every shared prompt.
 
-    Dtypes may differ (float32 against bfloat16), kinds (float against int) may
-    not. ``stream.logits`` may differ in rows, but must fit the side's own stream.
+    Kinds (float against int) may not differ; ``dtype_reasons`` looks at dtypes. ``stream.logits`` may differ in rows, but must fit the side's own stream.
 
     Args:
         ref: The reference side.
