@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.fakes import FakeSide, make_pair, make_prompt, with_positions
+from tests.fakes import FakeSide, make_manifest, make_pair, make_prompt, with_positions
 from tests.logit_cases import LEVELS, assert_why
 from tests.measured import assert_measured
 from tests.topk import as_topk
@@ -390,9 +390,15 @@ def test_pairing_takes_full_against_top_k_and_other_k():
     """Names, ids kept and row minima may differ; anything else may not."""
     ref, cand = sides()
     prompts = {prompt: make_prompt(prompt, [1, 2]) for prompt in ref}
-    full = FakeSide("cuda", ref, prompts=prompts)
-    near = FakeSide("rocm", as_topk(cand, 5), prompts=prompts)
-    wide = FakeSide("cuda", as_topk(ref, 9, row_min=False), prompts=prompts)
+
+    def captured(label, held):
+        dtype = next(iter(ref.values()))["logits"].dtype.name
+        manifest = make_manifest(label, tensors=held, dtype=dtype)
+        return FakeSide(label, held, prompts=prompts, manifest=manifest)
+
+    full = captured("cuda", ref)
+    near = captured("rocm", as_topk(cand, 5))
+    wide = captured("cuda", as_topk(ref, 9, row_min=False))
 
     for left, right in ((full, near), (near, full), (wide, near)):
         made = paired(left, right, near_tie=0.1, route_gap=0.1)

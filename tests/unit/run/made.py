@@ -71,7 +71,7 @@ def side(target: str, off: float = 0.0, *, prompts: Sequence[str] = ("p-0", "p-1
         file.model_copy(
             update={
                 "sha256": first.sha256,
-                "tensors": tuple(_as_told(entry, made.dtype) for entry in file.tensors),
+                "tensors": tuple(as_told(entry, made.dtype) for entry in file.tensors),
             }
         )
         for file in tensors
@@ -79,7 +79,7 @@ def side(target: str, off: float = 0.0, *, prompts: Sequence[str] = ("p-0", "p-1
     return FakeSide(target, rows, manifest=made.model_copy(update={"artifacts": held}))
 
 
-def _as_told(entry: TensorEntry, dtype: str) -> TensorEntry:
+def as_told(entry: TensorEntry, dtype: str) -> TensorEntry:
     """The entry with floats in the manifest's dtype, whatever the fake holds in memory."""
     if not entry.dtype.startswith("float"):
         return entry
