@@ -74,8 +74,9 @@ def test_either_tie_rule_is_right_where_it_is_declared():
 
 def test_exactly_k_keeps_no_tie_that_p_does_not_ask_for():
     """.3 and .3 of .1 .3 .3 .3 reach .5: a third .3 is right under the rule ``all`` alone."""
-    given = {"rows": (TIED,) * 4, "k": (OFF,) * 4, "p": (0.5,) * 4}
-    ref = side("cuda", {"a": artifact(ROWS, given["k"], given["p"])})
+    k, p = (OFF,) * 4, (0.5,) * 4
+    given = {"rows": (TIED,) * 4, "k": k, "p": p}
+    ref = side("cuda", {"a": artifact(ROWS, k, p)})
     assert measure("kept_set", cand(ties="exactly_k", **given), ref).value == 4.0
     assert measure("kept_set", cand(ties="all", **given), ref).value == 0.0
 
