@@ -329,7 +329,7 @@ MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("KL of the first pass", "metrics.kl_exceed_rate", "any(not part.kl_worst.value <= STATED for part in parts)", "any(not part.kl_worst.value <= STATED for part in parts[:1])"),
         Mutant("KL limits of the rest", "metrics.kl_exceed_rate", "share_between(len(hit), len(maybe),", "share_between(len(prompts) - len(hit), len(prompts) - len(maybe),"),
         Mutant("KL levels swapped", "metrics.kl_exceed_rate", "levels=levels)", "levels=Levels(low=levels.high, high=levels.low))"),
-        Mutant("prompts lost", ROWS, "held[rows.prompt] = (*held.get(rows.prompt, ()), rows)", "held[rows.section] = (*held.get(rows.section, ()), rows)"),
+        Mutant("prompts lost", "metrics._logit_records", "held[rows.prompt] = (*held.get(rows.prompt, ()), rows)", "held[rows.section] = (*held.get(rows.section, ()), rows)"),
     ],
     "test_hazard": [
         Mutant("undefined as 0", "metrics._reason", "value=None", "value=0.0"),

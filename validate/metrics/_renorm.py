@@ -37,7 +37,7 @@ def _both(pair: Pair) -> Both | Reason:
     ref = _rows(pair, pair.ref, "ref")
     if isinstance(ref, Reason):
         return ref
-    cand = ref if pair.cand is pair.ref else _rows(pair, pair.cand, "cand")
+    cand = _rows(pair, pair.cand, "cand")
     if isinstance(cand, Reason):
         return cand
     why = _unlike(pair, ref, cand)
