@@ -81,10 +81,10 @@ def test_the_reference_names_its_card_and_the_candidate_says_emulated():
 
 PATTERNS = {
     "VX-01": "decode.mla.3.out: heads permuted (cand head h equals ref head m = h // 4",
-    "LC-01": "decode.mla.3.out: all heads, only batch rows >= 2 wrong",
+    "LC-01": "decode.mla.3.out: all heads, only token rows >= 1 wrong (row 0 exact)",
     "VX-02": "decode.mla.3.out: all heads, only batch rows >= 1 wrong",
 }
-"""Batch rows 0 and 1 of LC-01 hold prompts of one and two tokens: one key a part, no merge error."""
+"""LC-01: position 0 sees one key, so there is nothing to merge. Faults of other areas have no heads."""
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,12 @@ def test_planted_faults_fail_by_the_gates_they_name_and_are_localised(fault):
     got = outcomes(report)
     assert (code, report["verdict"]) == (1, "FAIL")
     assert {name: got[name] for name in FAULTS[fault].gates if got[name] != "FAIL"} == {}
-    head = next(g for g in report["gates"] if g["name"] == "attention.head_rel_l2")
-    assert head["measurement"]["pattern"].startswith(PATTERNS[fault])
+    name = "attention.head_rel_l2" if fault in PATTERNS else "renorm.kept_set"
+    measured = next(g for g in report["gates"] if g["name"] == name)["measurement"]
+    if fault in PATTERNS:
+        assert measured["pattern"].startswith(PATTERNS[fault])
+    else:
+        assert "the oracle" in measured["worst"]["detail"]
 
 
 def test_declared_other_weights_fail():
@@ -120,5 +124,5 @@ def test_fp8_prefill_is_a_declared_deviation_with_its_size():
     (deviation,) = report["deviations"]
     assert deviation["id"] == "prefill-fp8"
     sized = [g for g in report["gates"] if g["deviation"] == "prefill-fp8"]
-    assert {g["name"] for g in sized} >= {"attention.rel_l2", "logits.kl_p90", "state.kda_rel_l2"}
+    assert {g["name"] for g in sized} >= {"attention.rel_l2", "attention.scale", "state.kda_rel_l2"}
     assert all(g["measurement"]["value"] > 0 for g in sized if g["kind"] == "noise_ratio")

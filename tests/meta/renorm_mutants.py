@@ -9,6 +9,8 @@ __all__ = ["RENORM_MUTANTS"]
 ROW = "metrics._renorm_judge"
 ROWS = "metrics._renorm_rows"
 ALL = "metrics._renorm"
+ASKED = "metrics._renorm_asked"
+TIED = "metrics._renorm_tie"
 KEPT = "metrics.renorm_kept_set"
 BAD = "metrics.renorm_nonfinite"
 INPUT = "metrics.renorm_input_unchanged"
@@ -23,6 +25,9 @@ RENORM_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("ref's kept sets are not looked at", ALL, "        if found.wrong is not None:", "        if False:"),
         Mutant("ref's sums are not looked at", ALL, "            if not number <= bound:", "            if False:"),
         Mutant("rows of other prompts", ALL, "    if ref.prompts != cand.prompts:", "    if False:"),
+        Mutant("other questions pass", ASKED, "            if _counts(", "            if False and _counts("),
+        Mutant("idle filters pass", ALL, "row.judged.low < row.judged.entries", "row.judged.low <= row.judged.entries"),
+        Mutant("rows of any logits", TIED, "        if off.any():", "        if False:"),
         Mutant("values that are no probabilities pass", ALL, "    if not bad:", "    if True:"),
         Mutant("smallest for largest", ALL, "top = int(np.argmax(values))", "top = int(np.argmin(values))"),
         Mutant("negative values let through", ROW, "np.count_nonzero(~np.isfinite(side) | (side < 0))", "np.count_nonzero(~np.isfinite(side))"),

@@ -12,6 +12,7 @@ ALONG = "metrics._positions"
 WORDS = "metrics._words"
 ROUTES = "metrics._routing"
 BULK = "metrics._bulk"
+LATER = "metrics._later"
 QUARTILE = "metrics._quartile"
 HEADS = "metrics._heads"
 WAYS = "metrics._three_way"
@@ -137,6 +138,15 @@ TENSOR_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("non-finite let through", "metrics.attention_lse_abs", 'why = not_finite(found.bad, "lse")', "why = None"),
         Mutant("nothing is zero", "metrics.attention_lse_abs", "if why is None and found.lse_rows == 0:", "if False:"),
     ],
+    "test_later": [
+        Mutant("made at once", LATER, "self._made: Mapping[str, float] | None = None", "self._made: Mapping[str, float] | None = make()"),
+        Mutant("made at every look", LATER, "        if self._made is None:\n", "        if True:\n"),
+        Mutant("nothing made", LATER, "self._made = self._make()", "self._made = {}"),
+        Mutant("any name", LATER, "return self._held()[name]", "return next(iter(self._held().values()))"),
+        Mutant("numbers for names", LATER, "return iter(self._held())", "return iter(self._held().values())"),
+        Mutant("one too many", LATER, "return len(self._held())", "return len(self._held()) + 1"),
+        Mutant("unreadable", LATER, "return repr(self._held())", "return object.__repr__(self)"),
+    ],
     "test_attention_lse_slope": [
         Mutant("cand against itself", READING[1].module, READING[1].old, READING[1].new),
         Mutant("sides swapped", READING[0].module, READING[0].old, READING[0].new),
@@ -232,7 +242,7 @@ TENSOR_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("ref's inputs for both", OWN, "truths = _truth(side, prompt, layer, places,", "truths = _truth(pair.ref, prompt, layer, places,"),
         Mutant("errors of ref for both", OWN, "(_own(pair, side, prompt, config) for side in (pair.ref, pair.cand))", "(_own(pair, pair.ref, prompt, config) for side in (pair.ref, pair.cand))"),
         Mutant("prefill inputs in decode", OWN, 'rows = side.tensor(prompt, f"decode.attn.{layer}.in")', 'rows = whole[-len(side.tensor(prompt, "decode.positions")):]'),
-        Mutant("decode without its prefix", OWN, "        if len(before):\n", "        if False:\n"),
+        Mutant("decode without its prefix", OWN, "np.concatenate([before, rows])", "np.concatenate([0 * before, rows])"),
         Mutant("prefix of the prefill pass", OWN, "side.tensor(prompt, name) if name in side.names(prompt) else whole", "whole"),
         Mutant("prefix one row short", OWN, "return before[:start]", "return before[:start - 1] if start else before[:0]"),
         Mutant("LSE of nobody", OWN, "made.lse = float(np.maximum(made.lse, err))", "made.lse = 1.0"),

@@ -56,7 +56,7 @@ MUTANTS = [
     Mutant("cache written one place late", "mla", "(start.unsqueeze(1) + offsets)[real]] = new[real]", "(start.unsqueeze(1) + offsets).sub(1).clamp(min=0)[real]] = new[real]"),
     Mutant("decay after the update", "kda", "        state = state * inputs.log_decay[:, :, t].exp().unsqueeze(-1)\n        missing = inputs.v[:, :, t] - (state * k).sum(-2)\n        state = state + k * (inputs.beta[:, :, t, None] * missing).unsqueeze(-2)", "        missing = inputs.v[:, :, t] - (state * k).sum(-2)\n        state = state + k * (inputs.beta[:, :, t, None] * missing).unsqueeze(-2)\n        state = state * inputs.log_decay[:, :, t].exp().unsqueeze(-1)"),
     Mutant("chunk forgets its own decay", "kda", "transition = torch.diag_embed(last.squeeze(-2).exp())", "transition = torch.diag_embed(torch.ones_like(last.squeeze(-2)))"),
-    Mutant("chunk sees its own token twice", "kda", "(beta * (k_rise @ k_fall.transpose(-1, -2))).tril(-1)", "(beta * (k_rise @ k_fall.transpose(-1, -2))).tril(0)"),
+    Mutant("chunk sees the next token", "kda", "(q_rise @ k_fall.mT).tril() @ corrected", "(q_rise @ k_fall.mT).tril(1) @ corrected"),
     Mutant("convolution taps reversed", "kda", "padded[:, j : j + tokens] * weight[:, j]", "padded[:, j : j + tokens] * weight[:, weight.shape[1] - 1 - j]"),
     Mutant("convolution history one token old", "kda", "index = lengths.unsqueeze(1) + torch.arange(taps, device=x.device)", "index = (lengths.unsqueeze(1) - 1).clamp(min=0) + torch.arange(taps, device=x.device)"),
     Mutant("padding tokens touch the state", "kda", "beta = beta * valid[..., None]", "beta = beta * 1.0"),

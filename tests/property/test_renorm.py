@@ -15,7 +15,10 @@ RULES = st.sampled_from(["all", "exactly_k"])
 
 @st.composite
 def cases(draw):
-    """Rows with and without ties, peaked and flat, and parameters at their edges."""
+    """Rows with and without ties, peaked and flat, and parameters at their edges.
+
+    The last row always has a token to remove, so that a filter is tested.
+    """
     vocab = draw(st.integers(2, 40))
     rows = draw(st.integers(1, 5))
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
@@ -25,7 +28,10 @@ def cases(draw):
     probs = torch.softmax(torch.tensor(logits, dtype=torch.float32), dim=1)
     k = rng.choice([-1, 0, 1, 2, 5, vocab - 1, vocab, vocab + 1, 2**30], rows)
     p = rng.choice([-0.5, 0.0, 1e-6, 0.3, 0.5, 0.9, 0.999, 1.0, 2.0], rows)
-    return probs, torch.tensor(k, dtype=torch.int32), torch.tensor(p, dtype=torch.float32)
+    peak = torch.full((1, vocab), 0.25 / (vocab - 1), dtype=torch.float32)
+    peak[0, 0] = 0.75
+    k, p = torch.tensor([*k, 1], dtype=torch.int32), torch.tensor([*p, 1], dtype=torch.float32)
+    return torch.cat([probs, peak]), k, p
 
 
 @few

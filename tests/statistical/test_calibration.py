@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from validate import stats
-from validate.stats import N_MIN, trusted
+from validate.gates.outcome import MIN_POOLED
+from validate.metrics._quartile import Q as QUARTILE
+from validate.metrics.kl_p90 import Q as P90
+from validate.stats import N_MIN, quantile_n_min, trusted
 from validate.stats.calibrate_table import SEED, markdown
 from validate.stats.calibration import Cell, calibrate, decide_n_min
 
@@ -97,27 +100,26 @@ def test_marks_follow_the_rates(cells):
 
 
 ESTIMATORS = {
-    "abs_mean_limits": "t",
+    "abs_median_limits": "order statistic",
     "cluster_mean_limits": "clustered t",
     "cluster_ratio_limits": "clustered t",
     "exceedance_limits": "Clopper-Pearson",
     "floor_limits": "t on the log",
     "hazard_ratio_limits": "Clopper-Pearson",
-    "mean_limits": "t",
     "poisson_rate_limits": None,
     "proportion_limits": "Clopper-Pearson",
     "quantile_limits": "order statistic",
-    "ratio_limits": "t on the log",
     "betting_limits": "betting",
     "bernstein_limits": "empirical Bernstein",
     "paired_proportion_limits": None,
 }
-"""What a metric or gate may take its limits from; None: exact or enumerated in its own tests."""
+"""What a metric or gate may take its limits from; None: exact or enumerated in its own tests. No t
+limit and no bootstrap is among them: the tails of clean pairs are too heavy."""
 
 
 ROOM = Path(__file__).parents[2]
-INSIDE = {"_bulk", "_three_way"}
-"""Modules whose metrics look at the prompts tagged ``tensors`` alone."""
+INSIDE = {"_quartile"}
+"""Modules whose limits are also taken over the prompts tagged ``tensors`` alone."""
 
 
 def used(*, inside):
@@ -136,19 +138,7 @@ def prompts(tag):
 
 
 @pytest.mark.parametrize(
-    ("inside", "tag"),
-    [
-        (False, None),
-        pytest.param(
-            True,
-            "tensors",
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="t limits of the attention gates rest on 7 prompts; 8 is the least calibrated",
-            ),
-        ),
-    ],
-    ids=["all prompts", "tensors"],
+    ("inside", "tag"), [(False, None), (True, "tensors")], ids=["all prompts", "tensors"]
 )
 def test_no_metric_or_gate_uses_a_method_below_its_n_min(inside, tag):
     """Estimators that metrics and gates use, at the prompts of the default suite they look at."""
@@ -164,3 +154,10 @@ def test_no_metric_or_gate_uses_a_method_below_its_n_min(inside, tag):
         if row is not None and not trusted(row, n=n, heavy=False)
     }
     assert not below, f"below n_min at {n} prompts: {below}"
+
+
+def test_the_default_prompts_are_enough_for_every_quantile_and_pooled_unit():
+    """Eleven tensors prompts give the third quartile an upper limit; 29 the 90th percentile."""
+    assert prompts("tensors") >= quantile_n_min(QUARTILE, 0.95) == 11
+    assert prompts("tensors") >= MIN_POOLED
+    assert prompts(None) >= quantile_n_min(P90, 0.95) == 29

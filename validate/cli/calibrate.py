@@ -10,7 +10,9 @@ from validate.cli.session import open_project, read_target
 from validate.errors import IncomparableError, InputError
 from validate.faults import FAULTS
 from validate.run import calibrate, compare
+from validate.schema.report import GateReport
 from validate.schema.suite import Limits, Suite
+from validate.schema.verdict import Outcome
 from validate.suite import dump_limits, load_limits, load_rules, load_suite
 
 __all__ = ["calibrate_limits"]
@@ -89,7 +91,7 @@ def _calibrated(
 def _faults(
     ref: str, cast: Cast, project: Project, suite: Suite, progress: Progress
 ) -> dict[str, dict[str, float]]:
-    """What each planted fault measures in each gate that must catch it."""
+    """What each planted fault measures in each gate that must catch it, or does."""
     limits = _calibrated(cast, suite, project, progress, old=None, faults=None)
     found: dict[str, dict[str, float]] = {}
     for fault in FAULTS.values():
@@ -110,9 +112,17 @@ def _faults(
         )
         for gate in report.gates:
             value = None if gate.measurement is None else gate.measurement.value
-            if gate.name in fault.gates and value is not None:
+            caught = gate.name in fault.gates or _beyond(gate)
+            if caught and value is not None:
                 found.setdefault(gate.name, {})[fault.id] = value
     return found
+
+
+def _beyond(gate: GateReport) -> bool:
+    """Whether a gate FAILs by its value, and not by its worst row alone."""
+    if gate.outcome is not Outcome.FAIL or gate.judged is None or gate.limit is None:
+        return False
+    return gate.judged > gate.limit.value
 
 
 def _telling(progress: Progress, whose: str) -> Callable[[str], None]:

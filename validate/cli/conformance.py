@@ -29,7 +29,7 @@ def conformance(
     device: Annotated[Device | None, typer.Option(help="Where it runs; cpu if not given.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Run the whole cross of axes.")] = False,
     time_limit: Annotated[
-        float, typer.Option(help="Seconds that one call may take.", min=0.001)
+        float, typer.Option(help="Seconds that one call may take.", min=0.001, max=86_400.0)
     ] = 30.0,
     case: Annotated[
         Path | None, typer.Option(help="Run one saved failing input in place of the sweep.")
@@ -39,7 +39,8 @@ def conformance(
         typer.Option("--selftest", help="Plant every operation fault and say what catches it."),
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the result and the smallest failing input.")
+        str | None,
+        typer.Option(help="Folder for the result and the smallest failing input.", metavar="PATH"),
     ] = None,
     output: Annotated[
         ConformanceFormat, typer.Option("--format", help="What is printed.")
@@ -47,10 +48,20 @@ def conformance(
 ) -> int:
     """Check the arguments, run the sweep, print; 0 PASS, 1 FAIL, 3 when nothing ran."""
     if selftest:
-        from validate.cli.conformance_selftest import run_selftest
+        from validate.cli.conformance_selftest import refuse_unused, run_selftest
 
+        refuse_unused(
+            {
+                "--impl": impl,
+                "--contract": contract,
+                "--device": device,
+                "--full": full,
+                "--case": case,
+                "--out": out,
+            }
+        )
         return run_selftest(op=op, output=output)
-    from validate.cli.conformance_run import Asked, judge
+    from validate.cli.conformance_run import Asked, judge, out_folder
     from validate.cli.progress import show_progress
 
     asked = Asked(
@@ -61,7 +72,7 @@ def conformance(
         full=full,
         time_limit=time_limit,
         case=case,
-        out=out,
+        out=out_folder(out),
     )
     with show_progress() as progress:
         result = judge(asked, progress)

@@ -7,15 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from validate.capture.resolve import Progress
-from validate.conformance.engine import run_conformance
+from validate.conformance.engine import fit_limit, run_conformance
 from validate.conformance.records import Effort
-from validate.conformance.registry import IMPLEMENTATIONS, OPERATIONS, find_operation, settle
-from validate.conformance.stored import StoredCase, fit_case, load_case
+from validate.conformance.registry import (
+    IMPLEMENTATIONS,
+    OPERATIONS,
+    find_implementation,
+    find_operation,
+    settle,
+)
+from validate.conformance.stored import StoredCase, fit_case, load_case, probe_folder
 from validate.errors import InputError, ValidateError
 from validate.report.conformance import write_conformance
 from validate.schema.conformance import ConformanceResult
 
-__all__ = ["Asked", "judge"]
+__all__ = ["Asked", "judge", "out_folder"]
 
 OUT = Path("reports") / "conformance"
 """Where results go, below the working directory."""
@@ -42,6 +48,7 @@ def judge(asked: Asked, progress: Progress) -> ConformanceResult:
         InputError: An argument is missing, unknown or does not fit another.
     """
     wanted = _settings(asked.contract)
+    fit_limit(asked.time_limit)
     if asked.case is not None:
         return _again(asked, asked.case, wanted, progress)
     op, impl = asked.op, asked.impl
@@ -54,7 +61,9 @@ def judge(asked: Asked, progress: Progress) -> ConformanceResult:
         )
         raise InputError(msg)
     settle(find_operation(op), wanted)
+    find_implementation(impl, op, imports=False)
     folder = asked.out or OUT / op / _slug(impl)
+    probe_folder(folder, case=folder / "case")
     result = run_conformance(
         op,
         impl,
@@ -70,6 +79,18 @@ def judge(asked: Asked, progress: Progress) -> ConformanceResult:
     return result
 
 
+def out_folder(text: str | None) -> Path | None:
+    """The folder that ``--out`` names.
+
+    Raises:
+        InputError: It is empty, which would be the working directory.
+    """
+    if text is not None and not text.strip():
+        msg = "--out '': it names no folder; next: --out DIR, '.' for the working directory"
+        raise InputError(msg)
+    return None if text is None else Path(text)
+
+
 def _again(
     asked: Asked, folder: Path, wanted: Mapping[str, str], progress: Progress
 ) -> ConformanceResult:
@@ -80,6 +101,11 @@ def _again(
     stored, case = load_case(folder)
     op = asked.op or _registered_op(stored, folder)
     operation = find_operation(op)
+    if stored.op not in {op, operation.contract.op}:
+        msg = f"{folder}: the case belongs to '{stored.op}', --op says '{op}'; next: leave --op out"
+        raise InputError(msg)
+    if asked.out is not None:
+        probe_folder(asked.out)
     settings = settle(operation, {**stored.settings, **wanted})
     fit_case(operation, case, settings, place=folder)
     impl = asked.impl or _registered(stored, folder)

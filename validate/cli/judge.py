@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from validate.capture.digest import prompt_set_digest
 from validate.capture.resolve import Progress
 from validate.capture.targets import did_you_mean
 from validate.cli.cast import gather
@@ -14,7 +15,7 @@ from validate.cli.session import open_project, read_target
 from validate.errors import InputError
 from validate.report import load_report
 from validate.run import compare, golden_path
-from validate.schema import Prompt
+from validate.schema import Prompt, Side
 from validate.schema.report import Report
 from validate.schema.suite import Suite, Waiver
 from validate.suite import (
@@ -26,7 +27,7 @@ from validate.suite import (
     select_gates,
 )
 
-__all__ = ["Asked", "judge"]
+__all__ = ["Asked", "judge", "other_prompts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +66,9 @@ def judge(asked: Asked, progress: Progress) -> Report:
     waivers = _waivers(suite, project.root)
     golden = load_report(project.root / golden_path(suite.name))
     lengths = None if asked.tokens is None else parse_lengths(asked.tokens)
+    held = load_prompts(project.root / suite.prompts)
     if any(side.folder is None for side in sides):
-        _check_prompts(asked, lengths, load_prompts(project.root / suite.prompts))
+        _check_prompts(asked, lengths, held)
     cast = gather(*sides, project=project, suite=suite, fresh=asked.fresh, progress=progress)
     return compare(
         ref=cast.ref,
@@ -81,12 +83,32 @@ def judge(asked: Asked, progress: Progress) -> Report:
         skip=asked.skip,
         prompts=choose_prompts(cast.ref.prompts, ids=asked.prompts, lengths=lengths),
         reused=cast.reused,
-        blocked=cast.blocked,
+        blocked=(*cast.blocked, *other_prompts(cast.ref, suite=suite, held=held)),
         waivers=waivers,
         golden=golden,
         command=asked.command(),
         progress=lambda what: progress(0, 0, what),
     )
+
+
+def other_prompts(ref: Side, *, suite: Suite, held: Sequence[Prompt]) -> tuple[str, ...]:
+    """Why ``ref`` answers other questions than the suite asks; empty when it does not.
+
+    Args:
+        ref: The side compared against; that cand has its prompts is asked of every pair.
+        suite: Whose prompt set.
+        held: The prompts of that set.
+    """
+    digest, captured = prompt_set_digest(held), ref.manifest.prompt_digest
+    if digest == captured:
+        return ()
+    why = (
+        f"ref {ref.label} was captured on other prompts than the suite's: "
+        f"'{ref.manifest.prompt_set}' ({len(ref.prompts)} prompts, digest {captured[:12]}), "
+        f"{suite.path} names {suite.prompts} ({len(held)} prompts, digest {digest[:12]}); capture "
+        "anew, or name a suite of those prompts with --suite"
+    )
+    return (why,)
 
 
 def _waivers(suite: Suite, root: Path) -> tuple[Waiver, ...]:

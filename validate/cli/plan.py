@@ -1,18 +1,28 @@
 """``validate compare --dry-run``: what would be compared, without measuring anything."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from validate.capture.format import MANIFEST
 from validate.capture.reader import CaptureReader, open_capture
 from validate.capture.resolve import Resolved
 from validate.cli.cast import find
-from validate.cli.judge import Asked
+from validate.cli.judge import Asked, other_prompts
 from validate.cli.lengths import choose_prompts, parse_lengths
 from validate.cli.session import open_project, read_target
+from validate.errors import IncomparableError
 from validate.pairing import pair
+from validate.schema import Prompt
 from validate.schema.suite import Limits, Suite
-from validate.suite import check_limits, load_limits, load_suite, narrower, select_gates
+from validate.suite import (
+    check_limits,
+    load_limits,
+    load_prompts,
+    load_suite,
+    narrower,
+    select_gates,
+)
 
 __all__ = ["print_plan"]
 
@@ -21,13 +31,15 @@ def print_plan(asked: Asked, *, as_json: bool) -> int:
     """Print sides, prompts, tensors and gates; captures are not made.
 
     Raises:
-        IncomparableError: Both captures are there and do not match.
+        IncomparableError: Both captures are there and do not match, or ref was captured on
+            other prompts than the suite's.
         ValidateError: As a comparison would raise before it measures.
     """
     project = open_project()
     suite = load_suite(asked.suite or project.suite)
     limits = load_limits(project.root / suite.limits)
     gates = select_gates(suite, only=asked.only, skip=asked.skip)
+    held = load_prompts(project.root / suite.prompts)
     targets = {"ref": read_target(asked.ref, project), "cand": read_target(asked.cand, project)}
     sides = {
         role: find(
@@ -45,7 +57,7 @@ def print_plan(asked: Asked, *, as_json: bool) -> int:
         role: {"target": side.label, "path": str(side.path), "state": _state(side)}
         for role, side in sides.items()
     }
-    plan["pairing"] = _pairing(asked, sides, suite, limits) if whole else None
+    plan["pairing"] = _pairing(asked, sides, suite, limits, held) if whole else None
     plan["gates"] = [gate.name for gate in gates]
     print(json.dumps({"plan": plan}, indent=1) if as_json else _text(plan))
     return 0
@@ -63,9 +75,15 @@ def _state(side: Resolved) -> str:
 
 
 def _pairing(
-    asked: Asked, sides: dict[str, Resolved], suite: Suite, limits: Limits
+    asked: Asked,
+    sides: dict[str, Resolved],
+    suite: Suite,
+    limits: Limits,
+    held: Sequence[Prompt],
 ) -> dict[str, Any]:
     ref, cand = (open_capture(side.path, label=side.label) for side in sides.values())
+    if other := other_prompts(ref, suite=suite, held=held):
+        raise IncomparableError("\n".join(other))
     dtype = narrower(ref.manifest.dtype, cand.manifest.dtype)
     check_limits(suite, limits, dtype=dtype)
     lengths = None if asked.tokens is None else parse_lengths(asked.tokens)

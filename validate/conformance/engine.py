@@ -21,19 +21,44 @@ from validate.conformance.records import (
 from validate.conformance.registry import find_implementation, find_operation, settle, unavailable
 from validate.conformance.shrink import size_of, smaller
 from validate.conformance.stored import save_case
-from validate.errors import ValidateError
+from validate.errors import InputError, ValidateError
 from validate.schema.conformance import ConformanceResult, SmallestReport
 
-__all__ = ["LOST", "TIME_LIMIT", "judge_case", "run_conformance", "sweep"]
+__all__ = [
+    "LONGEST",
+    "LOST",
+    "TIME_LIMIT",
+    "WAITED",
+    "fit_limit",
+    "judge_case",
+    "run_conformance",
+    "sweep",
+]
 
 TIME_LIMIT = 30.0
 """Seconds a call may take; the first one of a process may compile a kernel."""
+LONGEST = 86_400.0
+"""The longest time limit, a day: a pipe cannot be waited on for ever."""
+WAITED = 45.0
+"""Seconds that hanging calls may cost before the sweep is stopped: two at the default limit."""
 LOST = 3
 """Processes that may hang or die before the sweep is stopped."""
 LOST_SMALLER = 2
 """The same while smaller failing inputs are looked for."""
 
 Progress = Callable[[int, int, str], None]
+
+
+def fit_limit(seconds: float) -> float:
+    """A time limit that a call can be held to.
+
+    Raises:
+        InputError: It is no number of seconds above 0 and at most a day.
+    """
+    if not 0 < seconds <= LONGEST:  # NaN is neither
+        msg = f"time limit of {seconds:g} s: it lies above 0 and at most at {LONGEST:.0f} (a day)"
+        raise InputError(msg)
+    return seconds
 
 
 def judge_case(
@@ -71,7 +96,7 @@ def sweep(
     *,
     effort: Effort = Effort.QUICK,
     progress: Progress | None = None,
-    lost: Callable[[], int] | None = None,
+    ended: Callable[[], str | None] | None = None,
 ) -> Sweep:
     """Run every point of an operation.
 
@@ -81,7 +106,7 @@ def sweep(
         settings: Contract settings, every key present.
         effort: How much of the sweep.
         progress: Told (done, total, point) after each point.
-        lost: Tells how many processes hung or died; the sweep stops at ``LOST``.
+        ended: Tells why no further point is run; None while the sweep goes on.
 
     Raises:
         ValidateError: The sweep has no point, or two points share an id.
@@ -91,8 +116,8 @@ def sweep(
     done = Sweep()
     seen: set[str] = set()
     for case in operation.cases(effort, settings):
-        if lost is not None and lost() >= LOST:
-            done.stopped = f"{lost()} processes hung or died; the sweep was stopped there"
+        done.stopped = None if ended is None else ended()
+        if done.stopped is not None:
             break
         if case.id in seen:
             msg = f"{op}: two sweep points are named {case.id}"
@@ -144,10 +169,12 @@ def run_conformance(
         with the reason when nothing could run here.
 
     Raises:
-        InputError: A name or setting is unknown, or the implementation cannot be imported.
+        InputError: A name or setting is unknown, the time limit is none, or the
+            implementation cannot be imported.
         ValidateError: The sweep has no point: an error, never PASS.
     """
     operation = find_operation(op) if isinstance(op, str) else op
+    fit_limit(time_limit)
     own = isinstance(op, str) and isinstance(implementation, str)
     own = own if isolated is None else isolated
     record = _record(implementation, operation, imports=not own)
@@ -157,14 +184,14 @@ def run_conformance(
     done, tried, least = Sweep(), 0, None
     if why is None:
         with _behind_guards(op, operation, record, chosen, device, time_limit, own) as call:
-            lost = (lambda: call.lost) if isinstance(call, Isolated) else None
             if case is None:
-                done = sweep(operation, call, chosen, effort=effort, progress=progress, lost=lost)
+                ended = _ended(call, LOST)
+                done = sweep(operation, call, chosen, effort=effort, progress=progress, ended=ended)
             else:
                 done = _one(operation, case, call, chosen)
             least = done.least
             if least is not None and case is None:
-                least, tried = _shrunk(operation, least, call, chosen, lost, progress)
+                least, tried = _shrunk(operation, least, call, chosen, progress)
     return result_of(
         operation,
         record,
@@ -217,6 +244,21 @@ def _behind_guards(
         yield call
 
 
+def _ended(call: Call, most: int) -> Callable[[], str | None]:
+    """Why nothing more is run, once ``most`` processes are lost or hangs cost too long."""
+
+    def why() -> str | None:
+        if not isinstance(call, Isolated):
+            return None
+        if call.waited >= WAITED:
+            return f"calls that hung cost {call.waited:.4g} s; the sweep was stopped there"
+        if call.lost >= most:
+            return f"{call.lost} processes hung or died; the sweep was stopped there"
+        return None
+
+    return why
+
+
 def _one(operation: Operation, case: Case, call: Call, settings: Settings) -> Sweep:
     done = Sweep()
     done.add(case, judge_case(operation, case, call, settings))
@@ -228,15 +270,14 @@ def _shrunk(
     least: tuple[Case, tuple[Breach, ...]],
     call: Call,
     settings: Settings,
-    lost: Callable[[], int] | None,
     progress: Progress | None,
 ) -> tuple[tuple[Case, tuple[Breach, ...]], int]:
-    before = 0 if lost is None else lost()
+    ended = _ended(call, LOST_SMALLER + (call.lost if isinstance(call, Isolated) else 0))
     tried = 0
 
     def judge(case: Case) -> tuple[Breach, ...]:
         nonlocal tried
-        if lost is not None and lost() - before >= LOST_SMALLER:
+        if ended() is not None:
             return ()  # each of these costs the whole time limit
         tried += 1
         if progress is not None:

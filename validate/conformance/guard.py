@@ -80,7 +80,11 @@ class _Direct:
         for name, tensor in outputs.items():
             _check_form(name, tensor, specs[name], device=self.device)
         self._check_memory(outputs, {name: one.buffer for name, one in guarded.items()})
-        copies = {name: to_numpy(tensor) for name, tensor in outputs.items()}
+        copies = {
+            # A conjugate or negative view is its memory read in another way.
+            name: to_numpy(tensor.resolve_conj().resolve_neg())
+            for name, tensor in outputs.items()
+        }
         for tensor in outputs.values():
             bytes_of(tensor).fill_(_POISON)
         self.held = outputs
@@ -153,8 +157,16 @@ def _raised(error: BaseException) -> str:
     if inner:
         name = inner[-1].filename.rpartition("/")[2]
         where = f" ({name}:{inner[-1].lineno} in {inner[-1].name})"
-    text = " ".join(str(error).split())
+    text = " ".join(_message(error).split())
     return f"it raised {type(error).__name__}: {text[:300] or '(no message)'}{where}"
+
+
+def _message(error: BaseException) -> str:
+    """What an error says; even that is code of the implementation."""
+    try:
+        return str(error).encode("utf-8", "backslashreplace").decode("utf-8")
+    except (Exception, SystemExit) as second:  # noqa: BLE001  whatever it does, it is told
+        return f"(its message raised {type(second).__name__})"
 
 
 def _slow(took: float, limit: float) -> Breach:
@@ -187,7 +199,12 @@ def _named(found: Any, specs: Mapping[str, OutputSpec]) -> dict[str, torch.Tenso
         if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
             what = f"output '{name}' is {_kind(value)}, expected a strided tensor"
             raise Broke(Breach(clause="returns", what=what))
-    return {name: value.detach() for name, value in zip(names, values, strict=True)}
+    return {name: _held(value.detach()) for name, value in zip(names, values, strict=True)}
+
+
+def _held(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, with memory of its own where it is a zero that has none."""
+    return torch.zeros_like(tensor, device=tensor.device) if tensor._is_zerotensor() else tensor
 
 
 def _kind(value: Any) -> str:

@@ -43,6 +43,8 @@ class Isolated:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  closed by close()
         self.lost = 0
         """How many children were killed at the limit or died."""
+        self.waited = 0.0
+        """Seconds spent on calls that were killed at the limit."""
 
     def close(self) -> None:
         """End the child."""
@@ -60,6 +62,7 @@ class Isolated:
             pipe.send(dict(inputs))
             if not pipe.poll(self._limit):
                 self.lost += 1
+                self.waited += self._limit
                 self._stop()
                 what = f"a call had not returned after {self._limit:.4g} s and was killed"
                 raise Broke(Breach(clause="time", what=what, ratio=None))

@@ -1,13 +1,26 @@
 """What there is to judge: operations, implementations, and how a name becomes a function."""
 
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from validate.capture.targets import did_you_mean
-from validate.conformance.engines import torch_attention, torch_linear, torch_sampling
+from validate.conformance.engines import (
+    foreign_aiter,
+    foreign_fla,
+    foreign_flashinfer,
+    foreign_sgl_kernel,
+    foreign_sgl_sampling,
+    foreign_vllm,
+    torch_attention,
+    torch_linear,
+    torch_sampling,
+    triton_attention,
+    triton_sampling,
+)
 from validate.conformance.ops import (
     attn_res,
     float8_e4m3fn,
@@ -73,16 +86,31 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 """Every operation by name."""
 
+
+Foreign = tuple[Callable[[], str | None], tuple[Implementation, ...]]
+FOREIGN: Mapping[str, Foreign] = {
+    "triton": (
+        triton_attention.available,
+        (*triton_attention.IMPLEMENTATIONS, *triton_sampling.IMPLEMENTATIONS),
+    ),
+    "flashinfer": (foreign_flashinfer.available, foreign_flashinfer.IMPLEMENTATIONS),
+    "fla": (foreign_fla.available, foreign_fla.IMPLEMENTATIONS),
+    "aiter": (foreign_aiter.available, foreign_aiter.IMPLEMENTATIONS),
+    "sgl_kernel": (
+        foreign_sgl_kernel.available,
+        (*foreign_sgl_kernel.IMPLEMENTATIONS, *foreign_sgl_sampling.IMPLEMENTATIONS),
+    ),
+    "vllm": (foreign_vllm.available, foreign_vllm.IMPLEMENTATIONS),
+}
+"""Package: why it cannot be used here (None when it can), and what is judged of it."""
+
 IMPLEMENTATIONS: tuple[Implementation, ...] = (
     *torch_attention.IMPLEMENTATIONS,
     *torch_linear.IMPLEMENTATIONS,
     *torch_sampling.IMPLEMENTATIONS,
+    *(one for _, known in FOREIGN.values() for one in known),
 )
 """Every registered implementation, ours and those of foreign packages."""
-
-Foreign = tuple[Callable[[], str | None], tuple[Implementation, ...]]
-FOREIGN: Mapping[str, Foreign] = {}
-"""Foreign package: why it cannot be imported (None when it can), and what is judged of it."""
 
 
 def find_operation(name: str) -> Operation:

@@ -21,7 +21,7 @@ from safetensors.numpy import load, save
 from validate.conformance.records import Breach, Case, Effort, Operation, Settings
 from validate.errors import InputError
 
-__all__ = ["StoredCase", "fit_case", "load_case", "save_case"]
+__all__ = ["StoredCase", "fit_case", "load_case", "probe_folder", "save_case"]
 
 CASE, INPUTS = "case.json", "inputs.safetensors"
 _JSON_LIMIT = 4 << 20
@@ -116,6 +116,30 @@ def save_case(
     except OSError as error:
         msg = f"{folder}: the failing case cannot be written ({error.strerror}); next: --out DIR"
         raise InputError(msg) from error
+
+
+def probe_folder(folder: Path, *, case: Path | None = None) -> None:
+    """Make a folder and see that it takes files, before an hour goes into what it is for.
+
+    Args:
+        folder: Where results will go.
+        case: Where a failing case will be saved: absent, or an earlier case.
+
+    Raises:
+        InputError: Nothing can be written there, or ``case`` is something else.
+    """
+    probe = folder / ".probe.partial"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+        other = case is not None and (case.is_symlink() or case.exists())
+    except OSError as error:
+        msg = f"{folder}: nothing can be written there ({error.strerror}); next: --out DIR"
+        raise InputError(msg) from error
+    if case is not None and other and (case.is_symlink() or not (case / CASE).is_file()):
+        msg = f"{case}: it exists and is no saved case; next: --out DIR"
+        raise InputError(msg)
 
 
 def load_case(folder: Path) -> tuple[StoredCase, Case]:

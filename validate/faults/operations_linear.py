@@ -4,7 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from validate.conformance.records import Effort
-from validate.faults import _linear_delta as delta, _linear_moe as moe, _linear_rows as rows
+from validate.faults import (
+    _linear_delta as delta,
+    _linear_moe as moe,
+    _linear_rows as rows,
+    _linear_sizes as sizes,
+)
 from validate.faults._linear_controls import CONTROLS
 from validate.faults.operations import OperationFault
 
@@ -168,8 +173,28 @@ _POINTWISE = (
         "rms_norm",
         rows.silu_output_gate,
         "A pre-merge modeling_kimi_linear.py fixed the output gate to silu",
-        gate="sigmoid",
     ),
+)
+
+_TILE = "A grid or tile that was sized for smaller inputs, and no mask or loop past it"
+_BOUND = "gate_lower_bound is -5 in the one model that has it"
+
+_SIZES = (
+    _fault("VX-110", "rms_norm", sizes.norm_rows_from_64, _TILE),
+    _fault("VX-110", "moe_route", sizes.route_rows_from_67, _TILE),
+    _fault("VX-111", "moe_route", sizes.last_expert_never, "Masks that end one expert too early"),
+    _fault("VX-112", "moe_route", sizes.five_choices, "Choices padded to a power of two"),
+    _fault("VX-113", "moe_route", sizes.no_valid_rows, "0 taken for `not given`"),
+    _fault("VX-110", "short_conv", sizes.conv_sequences_from_7, _TILE),
+    _fault("VX-111", "short_conv", sizes.conv_of_128, "A tail of length % 128 tokens, here 0"),
+    _fault("VX-110", "kda_recurrent", sizes.recurrent_batch_from_6, _TILE),
+    _fault("VX-111", "kda_recurrent", sizes.keys_past_32, _TILE),
+    _fault("VX-112", "kda_recurrent", sizes.twelve_heads_of_128, "A dispatch by shape"),
+    _fault("VX-113", "kda_recurrent", sizes.recurrent_bound_fixed, _BOUND),
+    _fault("VX-113", "kda_gate", sizes.gate_bound_fixed, _BOUND),
+    _fault("VX-110", "kda_chunk", sizes.chunk_tokens_past_130, _TILE),
+    _fault("VX-111", "kda_chunk", sizes.chunk_whole_48, "A tail of length % 48 tokens, here 0"),
+    _fault("VX-113", "kda_chunk", sizes.chunk_bound_fixed, _BOUND),
 )
 
 FAULTS: tuple[OperationFault, ...] = (
@@ -181,5 +206,6 @@ FAULTS: tuple[OperationFault, ...] = (
     *_ROUTE,
     *_COMBINE,
     *_POINTWISE,
+    *_SIZES,
 )
 """Every planted fault of these operations."""

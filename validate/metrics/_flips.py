@@ -7,7 +7,16 @@ import numpy as np
 from validate.metrics._logit_rows import SectionRows
 from validate.schema import Worst
 
-__all__ = ["widest_flip"]
+__all__ = ["KEEP_MORE", "may_flip", "widest_flip"]
+
+KEEP_MORE = (
+    "top-k logits leave gaps open: keep more ids, ref's row minimum (row_min), or full logits"
+)
+
+
+def may_flip(part: SectionRows) -> bool:
+    """Whether the stored logits do not rule out a flip beyond the near-tie limit."""
+    return (part.flips if part.flips_high is None else part.flips_high) > 0
 
 
 def widest_flip(sections: Sequence[SectionRows]) -> Worst | None:

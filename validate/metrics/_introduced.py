@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,15 @@ class Introduced:
     ways: Ways = field(default_factory=Ways)
     lse: Array = field(default_factory=lambda: np.zeros(2))
     """Largest |LSE - oracle's LSE| of ref and of cand, nats."""
+
+
+class Truth(NamedTuple):
+    """What the exact layer makes of one pass's inputs."""
+
+    out: Array
+    """(rows, heads, value)."""
+    lse: Array | None
+    """(rows, heads), nats; None for KDA."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,21 +117,24 @@ def _truth(
     places: list[Place],
     weights: Mapping[str, Array],
     config: ModelConfig,
-) -> dict[str, LayerOutput]:
+) -> dict[str, Truth]:
     """The exact layer on one side's inputs, by mode."""
     whole = side.tensor(prompt, f"prefill.attn.{layer}.in")
     made = {}
     for mode in sorted({place.mode for place in places}):
         if mode == "prefill":
-            made[mode] = oracle.attention_layer(whole, weights, config, layer)
+            made[mode] = _after(oracle.attention_layer(whole, weights, config, layer), 0)
             continue
         rows = side.tensor(prompt, f"decode.attn.{layer}.in")
         before = _before_decode(side, prompt, layer, whole, rows=len(rows))
-        state = None
-        if len(before):
-            state = oracle.attention_layer(before, weights, config, layer).state
-        made[mode] = oracle.attention_layer(rows, weights, config, layer, state=state)
+        both = oracle.attention_layer(np.concatenate([before, rows]), weights, config, layer)
+        made[mode] = _after(both, len(before))
     return made
+
+
+def _after(made: LayerOutput, start: int) -> Truth:
+    """The rows from ``start`` on."""
+    return Truth(made.out[start:], None if made.lse is None else made.lse[start:])
 
 
 def _before_decode(

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from validate.metrics._bounds import UNBOUNDED, between, upper_bound
 from validate.metrics._kl_breakdown import kl_breakdown, kl_pattern, worst_mean
 from validate.metrics._logit_rows import logit_rows
 from validate.metrics._reason import without_value
@@ -21,7 +22,9 @@ def kl_quantile(pair: Pair, levels: Levels, *, name: str, q: float) -> Measureme
         q: Which quantile, in (0, 1).
 
     Returns:
-        Measurement in nats, ``n`` = prompts; ``n_needed`` below ``quantile_n_min`` prompts.
+        Measurement in nats, ``n`` = prompts; ``n_needed`` below ``quantile_n_min`` prompts. From
+        top-k logits value and lower limit are made of lower bounds, ``upper`` and the upper limit
+        of upper ones; without cand's row minima the latter are missing.
 
     Raises:
         InputError: q or a level is outside (0, 1).
@@ -34,16 +37,24 @@ def kl_quantile(pair: Pair, levels: Levels, *, name: str, q: float) -> Measureme
         return without_value(name, rows.reason, unit="nats", n_of="prompts")
     means = [part.kl_mean for part in rows.drifts]
     needed = quantile_n_min(q, levels.high)
+    interval = quantile_limits(means, q=q, levels=levels)
+    upper = None
+    if not rows.exact:
+        uppers = np.minimum(rows.upper_means, UNBOUNDED)
+        interval = between(interval, quantile_limits(uppers, q=q, levels=levels))
+        upper = upper_bound(quantile(uppers, q=q))
     return Measurement(
         metric=name,
         value=quantile(means, q=q),
         unit="nats",
         n=len(means),
         n_of="prompts",
-        interval=quantile_limits(means, q=q, levels=levels),
+        interval=interval,
         worst=worst_mean(rows.drifts),
         worst_value=float(np.max(means)),
         pattern=kl_pattern(pair, rows),
         breakdown=kl_breakdown(pair, rows),
         n_needed=needed if len(means) < needed else None,
+        upper=upper,
+        why_open=rows.why_open,
     )

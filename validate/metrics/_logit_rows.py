@@ -5,19 +5,37 @@ logits themselves are let go prompt by prompt.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from validate.errors import InputError
 from validate.metrics._divergence import row_count_reason, stream_pairs
+from validate.metrics._logit_records import (
+    DECODE,
+    FORCED,
+    STREAM,
+    Bad,
+    LogitRows,
+    SectionRows,
+    WorstRow,
+)
 from validate.metrics._logit_values import BadLogits, bad_logits
 from validate.metrics._near_tie import hard_cap, near_ties_predicted
 from validate.metrics._reason import Reason
+from validate.metrics._topk_rows import (
+    TopKStatistics,
+    bad_topk,
+    holds_topk,
+    narrowed,
+    read_topk,
+    topk_statistics,
+)
 from validate.numerics import (
     NO_TARGET,
     RowStatistics,
+    TopKRows,
     exact_mean,
     exact_sum,
     log_softmax,
@@ -28,126 +46,7 @@ from validate.schema.measurement import UndefinedKind
 
 __all__ = ["DECODE", "FORCED", "Bad", "LogitRows", "SectionRows", "WorstRow", "logit_rows"]
 
-FORCED = "logits"
-"""Rows over the prompt's own tokens: fixed before anything ran."""
-DECODE = "decode.logits"
-"""The same tokens, fed one at a time after a prefill of the first half."""
-STREAM = "stream.logits"
-"""Rows over the prompt and the side's own greedy stream."""
 TOP_SHOWN = 3
-
-
-class WorstRow(NamedTuple):
-    """One row of one section."""
-
-    position: int
-    row: int
-    value: float
-    detail: str
-    """The top choices of both sides with their probabilities."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SectionRows:
-    """The compared rows of one logits tensor of one prompt."""
-
-    prompt: str
-    section: str
-    """``logits``, ``decode.logits`` or ``stream.logits``."""
-    positions: NDArray[np.int32]
-    kl: NDArray[np.float64]
-    """KL(ref || cand) per row, nats."""
-    kl_mean: float
-    kl_worst: WorstRow
-    flips: int
-    """Rows whose top-1 sets are disjoint with a ref gap above the near-tie limit."""
-    capped: int
-    """Those of them with a gap above the hard cap."""
-    flip_worst: WorstRow | None
-    """The flip with the greatest gap."""
-    disagreements: int
-    """Rows whose top-1 sets are disjoint, near-ties included."""
-    near_ties_predicted: float
-    """Disagreements within the limit that the limit leads to expect."""
-    margin_shift_max: float
-    """Greatest change of the logprob between ref's first two choices, nats."""
-    ties: int
-    """Rows with a tied maximum on either side."""
-    overlap_mean: float
-    tvd_max: float
-    reverse_max: float
-    dlogprob_max: float
-    targets: int
-    """Rows that predict a known token."""
-    nll_ref: float | None
-    """Mean over those, nats; None without any."""
-    nll_delta: float | None
-    """Mean of nll_cand - nll_ref over those, nats; NaN where both sides mask a target."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bad:
-    """Non-finite logits of one section of one prompt."""
-
-    prompt: str
-    section: str
-    label: str
-    position: int
-    found: BadLogits
-
-    def text(self) -> str:
-        """Side, prompt, place and kinds."""
-        return (
-            f"{self.found.side} '{self.label}' prompt {self.prompt} {self.section} "
-            f"position {self.position}: {self.found.text()}"
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogitRows:
-    """Everything the logits metrics are made from."""
-
-    unpaired: Reason | None
-    """Why the two sides cannot be set against each other, or hold no logits."""
-    bad: tuple[Bad, ...]
-    values: int
-    """Logits looked at on both sides together."""
-    sections: tuple[SectionRows, ...]
-
-    @property
-    def reason(self) -> Reason | None:
-        """Why statistics over rows are undefined; None when they are not."""
-        if self.unpaired is not None or not self.bad:
-            return self.unpaired
-        total = sum(bad.found.total for bad in self.bad)
-        return Reason(f"{total} logits are not finite; the first: {self.bad[0].text()}")
-
-    @property
-    def forced(self) -> tuple[SectionRows, ...]:
-        """The teacher-forced rows of every prompt, in pair order."""
-        return tuple(rows for rows in self.sections if rows.section == FORCED)
-
-    @property
-    def by_prompt(self) -> Mapping[str, tuple[SectionRows, ...]]:
-        """All sections of every prompt, in pair order."""
-        held: dict[str, tuple[SectionRows, ...]] = {}
-        for rows in self.sections:
-            held[rows.prompt] = (*held.get(rows.prompt, ()), rows)
-        return held
-
-    @property
-    def drifts(self) -> tuple[SectionRows, ...]:
-        """The path of every prompt that drifts more on the prompt's own tokens, in pair order.
-
-        That is ``logits`` or, where it was captured and has the greater mean KL,
-        ``decode.logits``. Which rows these hold was fixed before anything ran.
-        """
-        worse: dict[str, SectionRows] = {}
-        for rows in self.sections:
-            held = worse.get(rows.prompt)
-            if rows.section != STREAM and (held is None or rows.kl_mean > held.kl_mean):
-                worse[rows.prompt] = rows
-        return tuple(worse.values())
 
 
 class _Rows(NamedTuple):
@@ -160,6 +59,8 @@ class _Rows(NamedTuple):
     targets: NDArray[np.int64]
     shared: int
     """Leading rows with identical prefixes."""
+    topk: tuple[TopKRows, TopKRows] | None = None
+    """Both sides as top-k where either stores no more; ``ref`` and ``cand`` are then the kept logits."""
 
 
 class _UnpairedError(Exception):
@@ -183,7 +84,7 @@ def _read(pair: Pair) -> LogitRows:
         for prompt in pair.prompts:
             for rows in _sections(pair, prompt):
                 values += rows.ref.size + rows.cand.size
-                found = bad_logits(rows.ref, rows.cand, shared=rows.shared)
+                found = _bad(rows)
                 bad += [_placed(pair, prompt, rows, one) for one in found]
                 if not found and rows.shared > 0:
                     sections.append(_reduce(prompt, rows, near_tie=pair.near_tie))
@@ -191,6 +92,13 @@ def _read(pair: Pair) -> LogitRows:
         return LogitRows(unpaired=stop.reason, bad=(), values=0, sections=())
     nothing = None if values else Reason(f"no logits in any of {len(pair.prompts)} prompts")
     return LogitRows(unpaired=nothing, bad=tuple(bad), values=values, sections=tuple(sections))
+
+
+def _bad(rows: _Rows) -> list[BadLogits]:
+    if rows.topk is None:
+        return bad_logits(rows.ref, rows.cand, shared=rows.shared)
+    both = zip(("ref", "cand"), rows.topk, strict=True)
+    return [bad for side, held in both if (bad := bad_topk(side, held)) is not None]
 
 
 def _placed(pair: Pair, prompt: str, rows: _Rows, found: BadLogits) -> Bad:
@@ -204,7 +112,7 @@ def _sections(pair: Pair, prompt: str) -> Iterator[_Rows]:
     tokens = pair.ref.prompts[prompt]
     yield _fixed(pair, tokens, FORCED, "logits.positions", tokens.scored_positions())
     names = set(pair.ref.names(prompt)) | set(pair.cand.names(prompt))
-    if DECODE in names:
+    if DECODE in names or f"{DECODE}.topk.ids" in names:
         yield _fixed(pair, tokens, DECODE, "decode.positions", None)
     if STREAM in names:
         yield _stream(pair, prompt)
@@ -223,9 +131,13 @@ def _fixed(
 ) -> _Rows:
     """Rows over the prompt's own tokens, whose positions both sides state."""
     at_ref, at_cand = _tensor(pair, prompt.id, positions)
-    ref, cand = _tensor(pair, prompt.id, section)
     place = f"prompt {prompt.id} {section}"
-    if ref.shape != cand.shape or ref.shape[:1] != at_ref.shape:
+    topk = _topk(pair, prompt.id, section)
+    if topk is None:
+        ref, cand = _tensor(pair, prompt.id, section)
+    else:
+        ref, cand = topk[0].logits, topk[1].logits
+    if (ref.shape != cand.shape and topk is None) or ref.shape[:1] != at_ref.shape:
         why = f"{place}: ref has shape {ref.shape} at {at_ref.size} positions, cand {cand.shape}"
         raise _UnpairedError(why)
     if at_ref.shape != at_cand.shape or (at_ref != at_cand).any():
@@ -238,10 +150,34 @@ def _fixed(
         why = f"{place}: {at_ref.size} stored positions are not those that {length} tokens score"
         raise _UnpairedError(why)
     targets = np.array([*prompt.token_ids[1:], NO_TARGET], dtype=np.int64)[at_ref]
-    if not targets.max() < ref.shape[1]:
+    if topk is None and not targets.max() < ref.shape[1]:
         why = f"{place}: the prompt holds token {targets.max()}, the vocabulary {ref.shape[1]} ids"
         raise _UnpairedError(why)
-    return _Rows(section, ref, cand, at_ref.astype(np.int32), targets, len(ref))
+    return _Rows(section, ref, cand, at_ref.astype(np.int32), targets, len(ref), topk)
+
+
+def _topk(pair: Pair, prompt: str, section: str) -> tuple[TopKRows, TopKRows] | None:
+    """Both sides' top-k rows, a side with full logits narrowed to the other's ids; None: both full."""
+    held = [holds_topk(side, prompt, section) for side in (pair.ref, pair.cand)]
+    if not any(held):
+        return None
+    for side, topk in zip((pair.ref, pair.cand), held, strict=True):
+        if not topk and section not in side.names(prompt):
+            why = f"prompt {prompt} holds no {section} in {side.label}"
+            raise _UnpairedError(why)
+    try:
+        ref, cand = (
+            read_topk(side, prompt, section) if topk else None
+            for side, topk in zip((pair.ref, pair.cand), held, strict=True)
+        )
+        if ref is None and cand is not None:
+            ref = narrowed(pair.ref.tensor(prompt, section), cand.ids)
+        if cand is None and ref is not None:
+            cand = narrowed(pair.cand.tensor(prompt, section), ref.ids)
+    except InputError as error:
+        why = f"prompt {prompt}: {error}"
+        raise _UnpairedError(why) from error
+    return None if ref is None or cand is None else (ref, cand)
 
 
 def _stream(pair: Pair, prompt: str) -> _Rows:
@@ -266,12 +202,13 @@ def _stream(pair: Pair, prompt: str) -> _Rows:
 
 def _reduce(prompt: str, rows: _Rows, *, near_tie: float) -> SectionRows:
     ref, cand = rows.ref[: rows.shared], rows.cand[: rows.shared]
-    stats = row_statistics(ref, cand, targets=rows.targets)
+    between = _between(prompt, rows)
+    stats = between.low if between else row_statistics(ref, cand, targets=rows.targets)
     flips = ~stats.top1_agree & ~(stats.gap <= near_tie)
     worst_flip = int(np.argmax(np.where(flips, stats.gap, -1.0)))
 
     def worst(row: int, value: float) -> WorstRow:
-        detail = _detail(ref[row], cand[row])
+        detail = _detail(ref[row], cand[row]) if rows.topk is None else _kept(rows.topk, row)
         return WorstRow(int(rows.positions[row]), row, value, detail)
 
     top = int(np.argmax(stats.kl))
@@ -288,7 +225,30 @@ def _reduce(prompt: str, rows: _Rows, *, near_tie: float) -> SectionRows:
         flip_worst=worst(worst_flip, float(stats.gap[worst_flip])) if flips.any() else None,
         **_counts(stats),
         **_nll(stats, rows.targets),
+        **_highs(between, near_tie=near_tie),
     )
+
+
+def _between(prompt: str, rows: _Rows) -> TopKStatistics | None:
+    """Statistics between bounds where logits are top-k; None where they are full."""
+    if rows.topk is None:
+        return None
+    try:
+        return topk_statistics(*rows.topk, targets=rows.targets)
+    except InputError as error:
+        why = f"prompt {prompt} {rows.section}: {error}"
+        raise _UnpairedError(why) from error
+
+
+def _highs(between: TopKStatistics | None, *, near_tie: float) -> Mapping[str, Any]:
+    if between is None:
+        return {}
+    return {
+        "kl_high": between.kl_high,
+        "flips_high": int(np.count_nonzero(~(between.gap_high <= near_tie))),
+        "capped_high": int(np.count_nonzero(~(between.gap_high <= hard_cap(near_tie)))),
+        "lacking": between.missing,
+    }
 
 
 def _counts(stats: RowStatistics) -> Mapping[str, Any]:
@@ -310,6 +270,16 @@ def _nll(stats: RowStatistics, targets: NDArray[np.int64]) -> Mapping[str, Any]:
         "nll_ref": exact_mean(stats.nll_ref[known]),
         "nll_delta": exact_mean(-stats.dlogprob_target[known]),
     }
+
+
+def _kept(sides: tuple[TopKRows, TopKRows], row: int) -> str:
+    """The likeliest kept ids of both sides with their probabilities."""
+    firsts = []
+    for label, side in zip(("ref", "cand"), sides, strict=True):
+        at = int(np.argmax(side.logits[row]))
+        p = np.exp(side.logits[row, at] - side.lse[row])
+        firsts.append(f"{label} {side.ids[row, at]} (p {p:.4g})")
+    return f"top-1 {', '.join(firsts)}; stored as top-k"
 
 
 def _detail(ref: NDArray[Any], cand: NDArray[Any]) -> str:

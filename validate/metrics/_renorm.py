@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from validate.metrics._reason import Reason, without_value
+from validate.metrics._renorm_asked import other_question
 from validate.metrics._renorm_judge import Judged, rounding
 from validate.metrics._renorm_rows import Row, SideRows, read_side
-from validate.schema import Measurement, Pair, Worst
+from validate.schema import Measurement, Pair, Side, Worst
 
 __all__ = ["Both", "both", "largest", "measurable", "where"]
 
@@ -33,23 +34,48 @@ def both(pair: Pair) -> Both | Reason:
 
 
 def _both(pair: Pair) -> Both | Reason:
-    ref = read_side(pair.ref, pair.prompts, role="ref")
+    ref = _rows(pair, pair.ref, "ref")
     if isinstance(ref, Reason):
         return ref
-    cand = ref if pair.cand is pair.ref else read_side(pair.cand, pair.prompts, role="cand")
+    cand = _rows(pair, pair.cand, "cand")
     if isinstance(cand, Reason):
         return cand
+    why = _unlike(pair, ref, cand)
+    if why is not None:
+        return Reason(why, "unlike")
+    return _idle(pair, ref, cand) or Both(ref, cand)
+
+
+def _unlike(pair: Pair, ref: SideRows, cand: SideRows) -> str | None:
+    """Why cand's rows cannot be set against ref's; None where they can."""
     if ref.prompts != cand.prompts:
         apart = sorted(ref.prompts ^ cand.prompts)
-        return Reason(
+        return (
             f"ref holds renorm rows of {len(ref.prompts)} prompts and cand of {len(cand.prompts)}; "
-            f"{apart[0]} is one of {len(apart)} that only one side has rows of",
-            "unlike",
+            f"{apart[0]} is one of {len(apart)} that only one side has rows of"
         )
     fault = _broken(ref)
     if fault is not None:
-        return Reason(f"{BLAMED}: ref '{pair.ref.label}' breaks its own rows: {fault}", "unlike")
-    return Both(ref, cand)
+        return f"{BLAMED}: ref '{pair.ref.label}' breaks its own rows: {fault}"
+    other = other_question(ref.rows, cand.rows)
+    return other and f"ref and cand did not filter the same rows alike: {other}"
+
+
+def _idle(pair: Pair, ref: SideRows, cand: SideRows) -> Reason | None:
+    """Why nothing was tested where no row of a side has an entry to remove."""
+    for role, side, rows in (("ref", pair.ref, ref.rows), ("cand", pair.cand, cand.rows)):
+        if not any(row.judged.bad or row.judged.low < row.judged.entries for row in rows):
+            return Reason(
+                f"none of the {len(rows)} renorm rows of {role} '{side.label}' has a token to "
+                "remove, so the filters were not tested; capture rows whose top_k or top_p bind"
+            )
+    return None
+
+
+def _rows(pair: Pair, side: Side, role: str) -> SideRows | Reason:
+    """What one side's rows say of it; the same in every pair of a run that it is in."""
+    key = f"renorm.{role}.{','.join(pair.prompts)}"
+    return pair.once_a_side(side, key, lambda: read_side(side, pair.prompts, role=role))
 
 
 def _broken(side: SideRows) -> str | None:

@@ -48,6 +48,8 @@ class Judged(NamedTuple):
     """The oracle's count lies between; they differ where the mass meets p within the tie band."""
     tied: bool = False
     """Whether the k-th largest entry ties with the next, so that the tie rule decides."""
+    entries: int = 0
+    """Entries of the input that are above 0: where ``low`` is less, something may go."""
     sum_error: float = 0.0
     value_error: float = 0.0
     shortfall: float = 0.0
@@ -98,6 +100,7 @@ def judge_row(row: RowCase) -> Judged:
         kept=int(kept.sum()),
         low=low,
         high=high,
+        entries=int(np.count_nonzero(row.given >= LEAST)),
         tied=int(top_k_kept(rows, k, ties="all").sum()) > k,
         sum_error=abs(total - 1.0),
         value_error=_value_error(row, kept, held),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from validate.metrics._reason import Reason
 from validate.metrics._renorm_judge import Judged, RowCase, judge_row
+from validate.metrics._renorm_tie import untied
 from validate.numerics import DTYPES, to_float64, unit_roundoff
 from validate.oracle.renorm import Ties
 from validate.schema import Side
@@ -88,6 +89,7 @@ def read_side(side: Side, prompts: tuple[str, ...], *, role: str) -> SideRows | 
             )
         found[prompt] = {name: side.tensor(prompt, f"renorm.{name}") for name in NAMES}
         why = _misshapen(found[prompt])
+        why = why or untied(side, prompt, found[prompt])
         if why is not None:
             return Reason(f"{role} '{side.label}' {prompt}: {why}", "unlike")
     if not found:

@@ -8,7 +8,7 @@ from validate.metrics._divergence import StreamPair, first_divergence
 from validate.schema import Pair, Side, Worst
 from validate.stats import kaplan_meier
 
-__all__ = ["Firsts", "earliest", "survival_beside", "who_parts_first"]
+__all__ = ["Firsts", "earliest", "powers_of_two", "survival_beside", "who_parts_first"]
 
 
 class Firsts(NamedTuple):
@@ -18,6 +18,16 @@ class Firsts(NamedTuple):
     floor: tuple[StreamPair, ...]
     events: int
     """Prompts on which the repeat parted at all."""
+
+
+def powers_of_two(most: int) -> list[int]:
+    """2, 4, 8, ... up to ``most``.
+
+    Example:
+        >>> powers_of_two(8)
+        [2, 4, 8]
+    """
+    return [2**power for power in range(1, most.bit_length())]
 
 
 def earliest(pairs: Sequence[StreamPair]) -> Worst | None:
@@ -97,9 +107,7 @@ def _curve(label: str, seen: Sequence[tuple[int, bool]]) -> dict[str, float]:
     for time, _ in seen:
         longest = time if time > longest else longest
     shown: dict[str, float] = {}
-    steps = 2
-    while steps <= longest:
+    for steps in powers_of_two(longest):
         left = [s for time, s in zip(curve.times, curve.survival, strict=True) if time <= steps]
         shown[f"{label}.survival.{steps}"] = left[-1] if left else 1.0
-        steps *= 2
     return shown

@@ -61,6 +61,7 @@ def attention_lse_slope(pair: Pair, _levels: Levels) -> Measurement:
         worst=Worst(place=top, value=value, detail=f"slope {1 + slopes[top]:.4g}"),
         worst_value=value,
         breakdown={**slopes, **layers},
+        pooled=len(found.by_prompt.get("out", ())) or None,
     )
 
 

@@ -1,10 +1,10 @@
 """``logits.flip_rate``: share of prompts with a changed first choice that is no near-tie."""
 
-from validate.metrics._flips import widest_flip
+from validate.metrics._bounds import share_between
+from validate.metrics._flips import KEEP_MORE, may_flip, widest_flip
 from validate.metrics._logit_rows import logit_rows
 from validate.metrics._reason import without_value
 from validate.schema import Levels, Measurement, Pair
-from validate.stats import proportion_limits
 
 __all__ = ["flip_rate"]
 
@@ -33,6 +33,7 @@ def flip_rate(pair: Pair, levels: Levels) -> Measurement:
         return without_value(NAME, rows.reason, unit="share", n_of="prompts")
     prompts = rows.by_prompt
     hit = [prompt for prompt, parts in prompts.items() if any(part.flips for part in parts)]
+    maybe = [prompt for prompt, parts in prompts.items() if any(map(may_flip, parts))]
     worst = widest_flip(rows.sections)
     return Measurement(
         metric=NAME,
@@ -40,9 +41,11 @@ def flip_rate(pair: Pair, levels: Levels) -> Measurement:
         unit="share",
         n=len(prompts),
         n_of="prompts",
-        interval=proportion_limits(len(hit), len(prompts), levels=levels),
+        interval=share_between(len(hit), len(maybe), len(prompts), levels=levels),
         worst=worst,
         worst_value=0.0 if worst is None else worst.value,
+        upper=None if rows.exact else len(maybe) / len(prompts),
+        why_open=KEEP_MORE if len(maybe) > len(hit) else None,
         breakdown={
             "prompts": float(len(hit)),
             "flips": float(sum(part.flips for part in rows.sections)),

@@ -2,7 +2,7 @@
 
 from validate.metrics._divergence import StreamPair, stream_pairs
 from validate.metrics._reason import without_value
-from validate.metrics._survival import earliest
+from validate.metrics._survival import earliest, powers_of_two
 from validate.schema import Levels, Measurement, Pair
 from validate.stats import proportion_limits
 
@@ -56,11 +56,9 @@ def _survival(pairs: tuple[StreamPair, ...]) -> dict[str, float]:
     """Share that agrees on the first N steps, N a power of two, of the prompts that can tell."""
     longest = max(one.compared for one in pairs)
     shown: dict[str, float] = {}
-    steps = 2
-    while steps <= longest:
+    for steps in powers_of_two(longest):
         telling = [one for one in pairs if one.compared >= steps or one.diverged is not None]
         agree = [one for one in telling if one.diverged is None or one.diverged >= steps]
         if telling:
             shown[f"agree_after.{steps}"] = len(agree) / len(telling)
-        steps *= 2
     return shown

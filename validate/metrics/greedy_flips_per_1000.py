@@ -2,11 +2,11 @@
 
 import math
 
-from validate.metrics._divergence import stream_pairs
+from validate.metrics._divergence import StreamPair, stream_pairs
 from validate.metrics._reason import Reason, without_value
-from validate.metrics._survival import earliest, survival_beside
+from validate.metrics._survival import earliest, survival_beside, who_parts_first
 from validate.schema import Levels, Measurement, Pair
-from validate.stats import poisson_rate_limits
+from validate.stats import hazard_ratio_limits, poisson_rate_limits
 
 __all__ = ["greedy_flips_per_1000"]
 
@@ -19,7 +19,7 @@ def greedy_flips_per_1000(pair: Pair, levels: Levels) -> Measurement:
 
     A prompt is exposed up to and including its first divergence, or to the end of the shorter
     stream, and parts at most once. This is the absolute bound for suites whose repeats of
-    ref part too seldom for a ratio (``greedy.hazard_ratio``).
+    ref part too seldom for a ratio (``greedy.hazard_ratio``), which is shown in the breakdown.
 
     Args:
         pair: Both sides' greedy streams, and ref's repeats for what is shown.
@@ -57,5 +57,23 @@ def greedy_flips_per_1000(pair: Pair, levels: Levels) -> Measurement:
             "flips": float(len(parted)),
             "tokens": float(tokens),
             **survival_beside(pair, pairs),
+            **_hazard(pair, pairs, levels),
         },
     )
+
+
+def _hazard(pair: Pair, pairs: tuple[StreamPair, ...], levels: Levels) -> dict[str, float]:
+    """The paired hazard ratio beside the rate: shown, whatever ref's repeats leave to tell it by."""
+    firsts = who_parts_first(pair, pairs)
+    if firsts is None:
+        return {}
+    cand, floor = len(firsts.cand), len(firsts.floor)
+    limits = hazard_ratio_limits(cand, floor, levels=levels)
+    found = {
+        "hazard.cand_first": float(cand),
+        "hazard.floor_first": float(floor),
+        "hazard.ratio": cand / floor if floor else None,
+        "hazard.ratio low": limits.low,
+        "hazard.ratio high": limits.high,
+    }
+    return {name: value for name, value in found.items() if value is not None}

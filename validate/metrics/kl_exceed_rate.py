@@ -1,10 +1,10 @@
 """``logits.kl_exceed_rate``: share of prompts with a position of more than a tenth of a nat."""
 
+from validate.metrics._bounds import share_between
 from validate.metrics._kl_breakdown import kl_pattern, worst_row
 from validate.metrics._logit_rows import logit_rows
 from validate.metrics._reason import without_value
 from validate.schema import Levels, Measurement, Pair
-from validate.stats import proportion_limits
 
 __all__ = ["kl_exceed_rate"]
 
@@ -40,6 +40,11 @@ def kl_exceed_rate(pair: Pair, levels: Levels) -> Measurement:
         for prompt, parts in prompts.items()
         if any(not part.kl_worst.value <= STATED for part in parts)
     ]
+    maybe = [
+        prompt
+        for prompt, parts in prompts.items()
+        if any(not part.upper_worst <= STATED for part in parts)
+    ]
     worst = worst_row(rows.sections)
     return Measurement(
         metric=NAME,
@@ -47,9 +52,11 @@ def kl_exceed_rate(pair: Pair, levels: Levels) -> Measurement:
         unit="share",
         n=len(prompts),
         n_of="prompts",
-        interval=proportion_limits(len(hit), len(prompts), levels=levels),
+        interval=share_between(len(hit), len(maybe), len(prompts), levels=levels),
         worst=worst,
         worst_value=worst.value,
         pattern=kl_pattern(pair, rows),
+        upper=None if rows.exact else len(maybe) / len(prompts),
+        why_open=rows.why_open if len(maybe) > len(hit) else None,
         breakdown={"prompts": float(len(hit)), "stated": STATED},
     )

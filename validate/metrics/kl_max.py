@@ -1,5 +1,7 @@
 """``logits.kl_max``: the worst position of all."""
 
+import numpy as np
+
 from validate.metrics._kl_breakdown import kl_breakdown, kl_pattern, worst_row
 from validate.metrics._logit_rows import logit_rows
 from validate.metrics._reason import without_value
@@ -23,7 +25,8 @@ def kl_max(pair: Pair, levels: Levels) -> Measurement:
 
     Returns:
         Measurement in nats, ``n`` = positions, without interval; ``worst.detail`` shows the top
-        choices of both sides. Undefined when a logit is not finite, when tensors, shapes or
+        choices of both sides. Top-k logits give its lower bound, with the upper one in ``upper``.
+        Undefined when a logit is not finite, when tensors, shapes or
         positions differ, or without logits.
 
     Source:
@@ -44,4 +47,6 @@ def kl_max(pair: Pair, levels: Levels) -> Measurement:
         worst_value=worst.value,
         pattern=kl_pattern(pair, rows),
         breakdown=kl_breakdown(pair, rows),
+        upper=None if rows.exact else float(np.max([part.upper_worst for part in rows.sections])),
+        why_open=rows.why_open,
     )

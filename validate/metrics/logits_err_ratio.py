@@ -104,6 +104,8 @@ def _measure(pair: Pair) -> list[_Errors] | Reason:
     rows = logit_rows(pair)
     if rows.reason is not None:
         return rows.reason
+    if not rows.exact:
+        return Reason("top-k logits hold no error of every id: the ratio needs full logits")
     errors = []
     for prompt in pair.prompts:
         one = _errors(pair, pair.oracle, prompt)

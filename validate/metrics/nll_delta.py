@@ -41,6 +41,12 @@ def nll_delta(pair: Pair, levels: Levels) -> Measurement:
     reason = rows.reason
     if reason is None and not kept:
         reason = Reason(f"no target token in any of {len(rows.forced)} prompts")
+    lacking = sum(part.lacking for part in kept)
+    if reason is None and lacking:
+        reason = Reason(
+            f"top-k logits lack the target of {lacking} rows: keep each row's target among its ids, "
+            "or full logits"
+        )
     if reason is None and np.isnan(deltas).any():
         prompt = kept[int(np.argmax(np.isnan(deltas)))].prompt
         reason = Reason(f"both sides mask (-inf) a token that prompt {prompt} holds")

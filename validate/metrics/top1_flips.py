@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from validate.metrics._flips import widest_flip
+from validate.metrics._flips import KEEP_MORE, widest_flip
 from validate.metrics._logit_rows import logit_rows
 from validate.metrics._near_tie import hard_cap
 from validate.metrics._reason import without_value
@@ -45,6 +45,9 @@ def top1_flips(pair: Pair, levels: Levels) -> Measurement:
     if rows.reason is not None:
         return without_value(NAME, rows.reason, unit="positions", n_of="positions")
     capped = sum(part.capped for part in rows.sections)
+    maybe = sum(
+        part.capped if part.capped_high is None else part.capped_high for part in rows.sections
+    )
     flips = sum(part.flips for part in rows.sections)
     disagreements = sum(part.disagreements for part in rows.sections)
     positions = sum(part.kl.size for part in rows.sections)
@@ -78,4 +81,6 @@ def top1_flips(pair: Pair, levels: Levels) -> Measurement:
         worst=worst,
         worst_value=0.0 if worst is None else worst.value,
         breakdown=shown,
+        upper=None if rows.exact else float(maybe),
+        why_open=KEEP_MORE if maybe > capped else None,
     )

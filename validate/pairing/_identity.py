@@ -71,12 +71,12 @@ def _model(ref: ModelIdentity, other: ModelIdentity, name: str) -> list[Reason]:
 
 
 def _weights(ref: Side, other: Side, name: str) -> list[Reason]:
-    """Other weights are a reason unless cand's own target declared them."""
+    """Other weights are a reason unless cand's own target declared them, by another name."""
     a, b = ref.manifest.model, other.manifest.model
     if a.weights_digest == b.weights_digest:
         return []
     if name == "cand" and other.manifest.declared_weights:
-        return []
+        return [] if a.weights != b.weights else [_one_name(a, b)]
     step = (
         f"capture the oracle with weights {a.weights}"
         if name == "oracle"
@@ -98,6 +98,23 @@ def _weights(ref: Side, other: Side, name: str) -> list[Reason]:
             next_step=step,
         )
     ]
+
+
+def _one_name(ref: ModelIdentity, cand: ModelIdentity) -> Reason:
+    """Declared weights that are called as ref's are, and are others."""
+    return Reason(
+        other="cand",
+        kind="weights",
+        headline=f"hold other weights under one name, {ref.weights}",
+        facts=(
+            (
+                f"cand declares the weights {cand.weights} ({_short(cand.weights_digest)}), "
+                f"ref's {ref.weights} are {_short(ref.weights_digest)}"
+            ),
+        ),
+        cause="a checkpoint was changed and kept its name, so the declaration names nothing",
+        next_step=f"capture cand with ref's weights {ref.weights}, or give the others their own name",
+    )
 
 
 def _sampling(ref: Side, other: Side, name: str) -> list[Reason]:

@@ -6,6 +6,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from validate.errors import IncomparableError
+from validate.pairing._dtypes import dtype_reasons
 from validate.pairing._identity import identity_reasons
 from validate.pairing._prompts import prompt_reasons, stream_reasons
 from validate.pairing._reasons import Reason, message
@@ -68,4 +69,5 @@ def _reasons(ref: Side, other: Side, name: str) -> list[Reason]:
     reasons += prompt_reasons(ref, other, name=name)
     if name == "cand":
         reasons += stream_reasons(ref, other)
-    return reasons + tensor_reasons(ref, other, name=name)
+    reasons += tensor_reasons(ref, other, name=name)
+    return reasons + dtype_reasons(ref, other, name=name)

@@ -1,6 +1,6 @@
 """Reasons that the tensors give: missing, extra, of another shape, axis, kind or position."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -15,6 +15,11 @@ OWN_LENGTH = "stream.logits"
 APART = ("renorm.", "spec.")
 """Prefixes of tensors that are judged on their own side alone, so that nothing is paired."""
 
+TOPK = (".topk.ids", ".topk.logits")
+"""Logits stored as top-k: each side chooses how many ids it keeps."""
+TOPK_PARTS = (*TOPK, ".lse", ".tail_mass", ".row_min")
+"""All that such logits are stored as; the row minimum may be left out."""
+
 MODES = ("prefill", "decode")
 """Prefixes of tensors whose rows are those of ``MODE.positions``."""
 
@@ -22,8 +27,7 @@ MODES = ("prefill", "decode")
 def tensor_reasons(ref: Side, other: Side, *, name: str) -> list[Reason]:
     """Require the same tensor names, shapes, axes and kinds for every shared prompt.
 
-    Dtypes may differ (float32 against bfloat16), kinds (float against int) may
-    not. ``stream.logits`` may differ in rows, but must fit the side's own stream.
+    Kinds (float against int) may not differ; ``dtype_reasons`` looks at dtypes. ``stream.logits`` may differ in rows, but must fit the side's own stream.
 
     Args:
         ref: The reference side.
@@ -78,7 +82,7 @@ def _names(ref: Side, other: Side, shared: list[str], name: str) -> list[Reason]
     total = common = 0
     held = {"ref": 0, name: 0}
     for prompt in shared:
-        a, b = _paired(ref, prompt), _paired(other, prompt)
+        a, b = _sections(_paired(ref, prompt)), _sections(_paired(other, prompt))
         only_ref += [f"{prompt}/{tensor}" for tensor in sorted(a - b)]
         only_other += [f"{prompt}/{tensor}" for tensor in sorted(b - a)]
         total += len(a | b)
@@ -110,6 +114,14 @@ def _names(ref: Side, other: Side, shared: list[str], name: str) -> list[Reason]
             )
         )
     return reasons
+
+
+def _sections(names: Iterable[str]) -> set[str]:
+    """Names as they are paired: logits count as one tensor, in full or as top-k."""
+    held = set(names)
+    narrow = {name.removesuffix(TOPK[0]) for name in held if name.endswith(TOPK[0])}
+    parts = {f"{section}{part}" for section in narrow for part in TOPK_PARTS}
+    return (held - parts) | narrow
 
 
 def _cause(ref: Side, other: Side, only_ref: list[str], only_other: list[str], name: str) -> str:
@@ -165,9 +177,10 @@ def _unlike(key: str, ref: TensorEntry | None, other: TensorEntry | None, name: 
 
 
 def _same_shape(ref: TensorEntry, other: TensorEntry) -> bool:
-    """Equal sizes, but for the rows of ``stream.logits``."""
+    """Equal sizes, but for the rows of ``stream.logits`` and the ids kept of top-k logits."""
     free = 1 if ref.name.endswith(f"/{OWN_LENGTH}") else 0
-    return len(ref.shape) == len(other.shape) and ref.shape[free:] == other.shape[free:]
+    kept = 1 if ref.name.endswith(TOPK) else len(ref.shape)
+    return len(ref.shape) == len(other.shape) and ref.shape[free:kept] == other.shape[free:kept]
 
 
 def _steps(side: Side, entries: Mapping[str, TensorEntry], name: str) -> list[str]:

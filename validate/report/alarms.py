@@ -45,7 +45,7 @@ def render_alarms(found: FalseAlarms) -> str:
                 "make the noise floor; prompts are drawn anew with replacement."
             ),
             (
-                "*At the limit*: the same spread and shape, smoothed, moved so that the true value of "
+                "*At the limit*: the measured prompts themselves, unsmoothed, moved so that the true value of "
                 "every gate with a share of alpha lies exactly at its limit, all at once: the hardest "
                 "case in which no FAIL is deserved. Few such runs PASS, nor should they."
             ),

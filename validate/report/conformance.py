@@ -93,6 +93,8 @@ def _header(result: ConformanceResult) -> list[str]:
     """What was judged, where, and what came of it."""
     made = result.provenance
     place = f"{result.device}: {made.hardware} {made.arch}".rstrip()
+    if not result.points:
+        place = f"{result.device}: nothing ran; asked on {made.hardware} {made.arch}".rstrip()
     driver = "" if made.driver is None else f", driver {made.driver}"
     torch = made.versions.get("torch", "")
     stands = "" if result.emulates is None else f" (emulates {result.emulates})"

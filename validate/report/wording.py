@@ -37,6 +37,12 @@ _WORDS = {
 }
 
 
+_BEYOND = "FAILS"
+_RATIO_FAILS = "exceeds the limit"
+_ROW_FAILS = "the worst row measures"
+"""Words of a three_way gate's reason that stand there exactly where that half failed."""
+
+
 def clean(text: str) -> str:
     r"""``text`` on one line, with control, format and surrogate characters spelled out.
 
@@ -177,13 +183,29 @@ def interval_text(gate: GateReport) -> str:
 
 def headline(gate: GateReport) -> str:
     """Outcome, gate, number and limit on one line that makes sense alone."""
-    if gate.measurement is None or gate.measurement.value is None:
+    found = gate.measurement
+    if found is None or found.value is None:
         return f"{_word(gate)} {gate.name}: {gate.reason}"
-    details = [part for part in (interval_text(gate), sample(gate.measurement)) if part]
-    return (
-        f"{_word(gate)} {gate.name}: {value_text(gate)}, limit {limit_text(gate)}"
-        f"  ({', '.join(details)})"
-    )
+    details = ", ".join(part for part in (interval_text(gate), sample(found)) if part)
+    if gate.kind == "three_way":
+        return f"{_word(gate)} {gate.name}: {_halves(gate, found, details)}"
+    return f"{_word(gate)} {gate.name}: {value_text(gate)}, limit {limit_text(gate)}  ({details})"
+
+
+def _halves(gate: GateReport, found: MeasurementReport, details: str) -> str:
+    """Both halves of a three_way gate, each with its own limit, and which of them failed."""
+    limit, worst = gate.limit, found.worst_value
+    ratio = "ratio undefined" if found.value is None else f"ratio {number(found.value)} x ref"
+    row = f"worst {'not known' if worst is None else number(worst)}"
+    if limit is not None:
+        ratio += f", limit {number(limit.value)} x ref"
+        row += "" if limit.worst is None else f", limit {number(limit.worst)}"
+    if gate.outcome is not Outcome.FAIL:
+        return f"{ratio}  ({details}); {row}"
+    reason = gate.reason or ""
+    ratio += f" {_BEYOND}" if _RATIO_FAILS in reason else ""
+    row += f" {_BEYOND}" if _ROW_FAILS in reason else ""
+    return f"{ratio}  ({details}); {row}"
 
 
 def _word(gate: GateReport) -> str:

@@ -31,6 +31,8 @@ __all__ = ["Cast", "assemble"]
 
 SPEED_GATE = "speculative.acceptance_z"
 """The gate whose measurement holds the acceptance figures of both sides."""
+UNJUDGED = "logprobs of the greedy streams: captured, and no metric reads them"
+"""What every capture may hold and no report says anything about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +282,7 @@ def _not_tested(verdicts: Sequence[Verdict], *, cast: Cast, suite: Suite) -> tup
         told.append(f"areas this suite has no gate for: {', '.join(absent)}")
     if cast.oracle is None:
         told.append("the truth: no oracle capture took part")
+    told.append(UNJUDGED)
     told += [
         f"the kernels of {role} on its real device: the evidence is {evidence}"
         for role, side in (("ref", cast.ref), ("cand", cast.cand))

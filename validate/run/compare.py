@@ -194,7 +194,7 @@ def compare(
         cast=cast,
         suite=suite,
         limits=limits,
-        notes=(*sameness(ref, cand), *notes),
+        notes=(*(sameness(ref, cand) or yardstick.same_tensors(ref, cand)), *notes),
         prompts=tuple(prompts),
         golden=golden,
     )

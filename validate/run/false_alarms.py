@@ -32,7 +32,7 @@ NO_SPREAD = 1e-9
 MIN_SIZES = 3
 PER = 1000.0
 POPULATION = 20_000
-"""Values of a population at the limit."""
+"""Values of a lognormal population at the limit."""
 POPULATION_SEED = 20260101
 
 Where = Literal["clean", "limit"]
@@ -248,35 +248,26 @@ def _with_values(source: _Source, values: Mapping[str, float] | None, *, suite: 
 
 
 def _at_limit(values: Array, source: _Source) -> Array:
-    """A large population of the same spread and shape, with its true value at the limit.
+    """The measured prompts themselves, moved so that their true value lies at the limit.
 
-    Prompts are drawn anew and smoothed by a normal kernel (Silverman's width), sizes on their
-    logarithm, so that a dozen distinct values do not stand for a distribution. Signed
-    differences are then shifted, sizes scaled. Where every prompt measures the same there is no
-    spread to keep, and prompts follow a lognormal distribution of sigma 1.
+    Nothing is smoothed: a dozen distinct values and whatever skew they have are the population.
+    Signed differences are shifted, sizes scaled. Prompts that measure exactly 0 cannot be
+    scaled and are left out; where the others show no spread, prompts follow a
+    lognormal distribution of sigma 1.
     """
     target = source.limit.value
     if source.gate.kind == "noise_ratio" and source.noise is not None:
         target *= source.noise.value or 0.0
-    rng = np.random.default_rng(POPULATION_SEED)
     model = _model(source)
     if model.signed:
-        drawn = _smoothed(values, rng)
-        return drawn - float(np.mean(drawn)) + target
-    sizes = values[values > 0]
-    if sizes.size < MIN_SIZES or not np.ptp(sizes) > NO_SPREAD * sizes.max():
-        drawn = rng.lognormal(size=POPULATION)
+        moved = values - float(np.median(values)) + target
     else:
-        drawn = np.exp(_smoothed(np.log(sizes), rng))
-    return drawn * (target / (model.value(drawn) or 1.0))
-
-
-def _smoothed(values: Array, rng: np.random.Generator) -> Array:
-    """Source: Silverman, Density Estimation (1986), equation 3.31 and section 6.4.1."""
-    spread = float(np.std(values, ddof=1))
-    width = 0.9 * spread * values.size**-0.2
-    drawn = rng.choice(values, size=POPULATION)
-    return np.asarray(drawn + width * rng.standard_normal(POPULATION), dtype=np.float64)
+        sizes = values[values > 0]
+        if sizes.size < MIN_SIZES or not np.ptp(sizes) > NO_SPREAD * sizes.max():
+            sizes = np.random.default_rng(POPULATION_SEED).lognormal(size=POPULATION)
+        moved = sizes * (target / (model.value(sizes) or 1.0))
+    near = np.abs(moved - target) <= NO_SPREAD * target
+    return np.where(near, target, moved)
 
 
 def _measured(source: _Source, values: Array, suite: Suite) -> Measurement:

@@ -9,7 +9,9 @@ from validate.schema.pair import Side
 from validate.schema.suite import GateSpec
 from validate.schema.verdict import Limit, NoiseFloor
 
-__all__ = ["aa", "floor_of", "floors_known", "no_oracle", "path_proof"]
+__all__ = ["aa", "floor_of", "floors_known", "no_oracle", "path_proof", "same_tensors"]
+
+NO_TENSORS = ("prompts", "streams", "timing")
 
 
 def aa(found: Mapping[str, Measurement], gates: Sequence[GateSpec]) -> Measurement:
@@ -57,6 +59,10 @@ def floor_of(
     Only ``noise_ratio`` gates take the stand-in from unit roundoff: the others are
     not divided by it, so a floor of 0 stays what was measured.
     """
+    between = sum(one.upper is not None and one.upper != one.value for one in found)
+    if between and gate.kind == "noise_ratio":
+        why = f"{between} of {len(found)} repeats measure no exact value: store full logits of ref"
+        return NoiseFloor(value=None, repeats=len(found), why_undefined=why)
     values = [measurement.value for measurement in found if measurement.value is not None]
     roundoff = limit.roundoff if gate.kind == "noise_ratio" else None
     floor = noise_floor(values, dtype=dtype, roundoff=roundoff)
@@ -114,6 +120,28 @@ def path_proof(ref: Side, cand: Side) -> Measurement:
         n_of="captures",
         worst=Worst(detail="; ".join(gaps)) if gaps else None,
     )
+
+
+def same_tensors(ref: Side, cand: Side) -> tuple[str, ...]:
+    """A sentence that says aloud that cand's shards are ref's, whatever its JSON files say.
+
+    A manifest, a prompt or a stream can be written anew without any tensor being computed anew.
+    """
+    held = [
+        sorted(file.sha256 for file in side.manifest.artifacts if file.artifact not in NO_TENSORS)
+        for side in (ref, cand)
+    ]
+    if not held[0] or held[0] != held[1]:
+        return ()
+    streams = (
+        "and the same streams" if dict(ref.streams) == dict(cand.streams) else "not the streams"
+    )
+    told = (
+        f"cand '{cand.label}' holds byte for byte the tensors that ref '{ref.label}' holds "
+        f"({len(held[0])} shards), {streams}: what is measured on them differs by 0 by "
+        "construction and says nothing about another path"
+    )
+    return (told,)
 
 
 def no_oracle(gate: GateSpec) -> Measurement:

@@ -15,7 +15,7 @@ __all__ = ["units_for_mean", "units_for_rate", "units_for_share", "units_needed"
 
 MOST_UNITS = 10**6
 """A larger need than this is no plan."""
-BLOCK = 4096
+BLOCK = 256
 LARGEST_BLOCK = 1_000_000
 FEWEST = 2
 """One unit shows no spread."""

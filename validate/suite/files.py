@@ -39,6 +39,10 @@ __all__ = [
 
 Record = TypeVar("Record", bound=BaseModel)
 
+SMALLEST_RISK = 1e-9
+"""Least alpha and beta. 1 - 1e-9 is told from 1 by every method; from about 1e-16 on it is not,
+and no number of prompts that anybody captures decides anything at such a risk."""
+
 
 def load_suite(path: Path, *, known: Collection[str] | None = None) -> Suite:
     """Read and check a suite.
@@ -70,11 +74,25 @@ def load_suite(path: Path, *, known: Collection[str] | None = None) -> Suite:
         if (name := gate.measures) not in names
     ]
     told += [text.at(1, problem) for problem in _yardstick_problems(suite)]
+    told = [*_risk_problems(text, suite), *told]
     if told:
         here = ", ".join(sorted(names))
         msg = f"{listed(told)}\n  known here: {here}  (all: validate list metrics)"
         raise SuiteError(msg)
     return suite
+
+
+def _risk_problems(text: TomlText, suite: Suite) -> list[str]:
+    """Risks so small that their confidence level is no number below 1."""
+    return [
+        text.at(
+            text.line(rf"^\s*{name}\b"),
+            f"{name} = {value:g} is below {SMALLEST_RISK:g}: its confidence level could not be told "
+            "from 1, so nothing would ever be decided",
+        )
+        for name, value in (("alpha", suite.alpha), ("beta", suite.beta))
+        if not value >= SMALLEST_RISK
+    ]
 
 
 def _yardstick_problems(suite: Suite) -> list[str]:
@@ -108,7 +126,7 @@ def load_limits(path: Path, *, known: Collection[str] | None = None) -> Limits:
     Raises:
         SuiteError: The file is missing or no TOML, a number is NaN, infinite or
             negative, a limit does not lie strictly between clean and fault, a
-            budget of a deviation is below the ordinary limit, or a metric or dtype is unknown.
+            measured one has no clean, a budget of a deviation is below the ordinary limit, or a metric or dtype is unknown.
     """
     names = _limit_names(known)
     found, lines = _load_tables(path, LimitEntry, lambda key: _check_limit_key(key, names))
@@ -116,12 +134,23 @@ def load_limits(path: Path, *, known: Collection[str] | None = None) -> Limits:
     told = [
         f"{label}:{lines[key]}: {problem}"
         for key, entry in found.items()
-        if (problem := _below_base(key, entry, found)) is not None
+        for problem in (_below_base(key, entry, found), _unfounded(key, entry))
+        if problem is not None
     ]
     if told:
         raise SuiteError(listed(told))
     entries = {key: _limit(f"{label}#{key}", entry) for key, entry in found.items()}
     return Limits(path=label, entries=entries, lines=lines)
+
+
+def _unfounded(key: str, entry: LimitEntry) -> str | None:
+    """Why a measured limit rests on nothing; None when it does, or was not measured."""
+    if entry.source != "measured" or entry.clean is not None:
+        return None
+    return (
+        f"[{key}] is measured and has no 'clean': say what clean pairs measured, or give the "
+        "source as derived or published"
+    )
 
 
 def _below_base(key: str, budget: LimitEntry, found: Mapping[str, LimitEntry]) -> str | None:

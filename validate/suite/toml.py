@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from validate.errors import SuiteError
-from validate.suite.wording import near
+from validate.suite.wording import near, nearest
 
 __all__ = ["TomlText", "content_of", "label_of", "problem_of", "read_toml"]
 
@@ -45,15 +45,20 @@ def content_of(path: Path) -> str:
     """Text of a file.
 
     Raises:
-        SuiteError: It cannot be read; the message has the nearest name beside it.
+        SuiteError: It cannot be read; of a missing file the message has the nearest name
+            beside it.
     """
     try:
         return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        others = {other.stem: str(other) for other in path.parent.glob(f"*{path.suffix}")}
+        meant = nearest(path.stem, others)
+        hint = "" if meant is None else f"; did you mean '{others[meant]}'?"
+        msg = f"{path}: cannot be read ({error.strerror}){hint}"
+        raise SuiteError(msg) from error
     except (OSError, UnicodeDecodeError) as error:
-        folder = path.parent
-        others = [str(p) for p in folder.glob(f"*{path.suffix}")] if folder.is_dir() else []
-        why = error.strerror if isinstance(error, OSError) else error
-        msg = f"{path}: cannot be read ({why}){near(str(path), others)}"
+        why = error.strerror if isinstance(error, OSError) else f"it is no UTF-8 text: {error}"
+        msg = f"{path}: cannot be read ({why})"
         raise SuiteError(msg) from error
 
 

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Sequence
 
-__all__ = ["MOST_PROBLEMS", "listed", "near"]
+__all__ = ["MOST_PROBLEMS", "listed", "near", "nearest"]
 
 MOST_PROBLEMS = 5
 """Problems told at once; the rest are counted."""
@@ -19,5 +19,10 @@ def listed(problems: Sequence[str]) -> str:
 
 def near(word: str, known: Iterable[str]) -> str:
     """``"; did you mean 'x'?"`` for the nearest of ``known``, or an empty text."""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean '{found[0]}'?" if found else ""
+    found = nearest(word, known)
+    return "" if found is None else f"; did you mean '{found}'?"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The nearest of ``known``; None where none is near enough to be a slip of the hand."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)), None)

@@ -183,6 +183,8 @@ def test_faults_list_is_the_json_that_was_promised(capsys: pytest.CaptureFixture
         "VX-01": "FAIL",
         "LC-01": "FAIL",
         "VX-02": "FAIL",
+        "SA-04": "FAIL",
+        "SA-05": "FAIL",
     }
     assert shown.err == ""
 

@@ -174,6 +174,35 @@ def test_wrong_arguments_are_refused_before_any_work(
     assert said in capsys.readouterr().err
 
 
+@pytest.fixture
+def stored(at_project: Path) -> Path:
+    """The project with the golden captures of this repository as its own."""
+    (at_project / "golden" / "k3-nano").symlink_to(ROOT / "golden" / "k3-nano")
+    return at_project
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_stored_captures_need_the_prompts_of_the_suite(
+    stored: Path, dry_run: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (stored / "suites" / "prompts" / "default.jsonl").unlink()
+
+    assert main(["compare", "--ref", "cuda", "--cand", "cuda-repeat", *dry_run]) == 2
+    assert "suites/prompts/default.jsonl: cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_captures_of_other_prompts_than_the_suites_are_incomparable(
+    stored: Path, dry_run: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", "--ref", "cuda", "--cand", "cuda-repeat", *dry_run]) == 4
+
+    shown = capsys.readouterr()
+    said = " ".join((shown.out + shown.err).split())
+    assert "ref cuda was captured on other prompts than the suite's: 'default' (66 prompts" in said
+    assert "suites/default.toml names suites/prompts/default.jsonl (1 prompts, digest " in said
+
+
 def test_explain_tells_every_gate_all_it_has() -> None:
     report = REPORTS["bad"]
 

@@ -105,6 +105,13 @@ def test_file_of_the_working_directory_is_importable(folder: Path, capsys) -> No
             ["ties was given as 'all' already"],
         ),
         (["--case", "nowhere"], ["a saved case is a folder with"]),
+        ([*RENORM[1:], "--time-limit", "inf"], ["86400"]),
+        ([*RENORM[1:], "--time-limit", "1e10"], ["86400"]),
+        ([*RENORM[1:], "--time-limit", "nan"], ["--time-limit", "86400"]),
+        ([*RENORM[1:], "--out", ""], ["--out '': it names no folder"]),
+        ([*RENORM[1:], "--out", "/dev/null/x"], ["/dev/null/x: nothing can be written there"]),
+        (["--selftest", "--impl", "torch:split"], ["--selftest with --impl"]),
+        (["--selftest", "--full", "--out", "x"], ["--selftest with --full, --out"]),
         (["--selftest", "--op", "min_pp"], ["did you mean 'min_p'?"]),
     ],
 )
@@ -139,6 +146,29 @@ def test_file_does_not_decide_what_is_imported(folder: Path, capsys) -> None:
     code, _, err = run("--case", "case", "--impl", f"{HERE}:right", capsys=capsys)
     assert code == 2
     assert "next: --op" in err
+
+
+def test_case_that_belongs_to_another_operation_says_so(folder: Path, capsys) -> None:
+    save(folder / "case", op="double", implementation="torch:exactly_k", settings={})
+
+    words = ["--case", "case", "--op", "top_k_renorm_prob", "--impl", "torch:exactly_k"]
+    code, _, err = run(*words, capsys=capsys)
+
+    assert code == 2
+    assert "case: the case belongs to 'double', --op says 'top_k_renorm_prob'" in err
+
+
+def test_folder_that_takes_no_result_is_refused_before_the_sweep(folder: Path, capsys) -> None:
+    (folder / "file").write_text("mine")
+    (folder / "mine" / "case").mkdir(parents=True)
+    (folder / "mine" / "case" / "notes.txt").write_text("mine")
+
+    code, _, err = run(*RENORM[1:], "--out", "file", capsys=capsys)
+    assert (code, "file: nothing can be written there (File exists)" in err) == (2, True)
+    assert "/" not in err.replace("next: --out DIR", "")  # no point was counted
+    code, _, err = run(*RENORM[1:], "--out", "mine", capsys=capsys)
+    assert (code, "mine/case: it exists and is no saved case" in err) == (2, True)
+    assert [path.name for path in (folder / "mine").iterdir()] == ["case"]
 
 
 def test_case_of_another_operation_is_refused(folder: Path, capsys) -> None:

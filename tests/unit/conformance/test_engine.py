@@ -1,11 +1,12 @@
 """From a function to a verdict: sweeps, patterns, the smallest failing input."""
 
+import math
 from pathlib import Path
 
 import pytest
 
 from tests.unit.conformance import tiny
-from validate.conformance.engine import run_conformance, sweep
+from validate.conformance.engine import TIME_LIMIT, WAITED, run_conformance, sweep
 from validate.conformance.guard import direct
 from validate.conformance.records import Effort
 from validate.conformance.stored import load_case
@@ -175,3 +176,26 @@ def test_process_that_hangs_or_dies_stops_the_sweep(name: str, clause: str, reas
     assert result.clauses[clause] == 3
     assert any("processes hung or died" in one.why for one in result.unrun)
     assert reason in result.model_dump_json()
+
+
+@pytest.mark.slow
+def test_hangs_at_a_long_limit_stop_the_sweep_after_the_seconds_they_may_cost(monkeypatch) -> None:
+    monkeypatch.setattr("validate.conformance.engine.WAITED", 0.9)
+    result = run_conformance(f"{HERE}:OPERATION", f"{HERE}:hangs", time_limit=0.5)
+
+    assert result.verdict == "FAIL"
+    assert result.points == 2
+    assert result.smallest is not None
+    assert result.smallest.tried == 0, "no smaller input is looked for at that price"
+    why = "calls that hung cost 1 s; the sweep was stopped there"
+    assert why in [one.why for one in result.unrun]
+
+
+def test_two_hangs_at_the_default_limit_are_all_that_is_waited_for() -> None:
+    assert TIME_LIMIT < WAITED <= 2 * TIME_LIMIT
+
+
+@pytest.mark.parametrize("seconds", [math.inf, math.nan, 1e10, 0.0, -1.0])
+def test_limit_that_no_call_can_be_held_to_is_refused(seconds: float) -> None:
+    with pytest.raises(InputError, match=r"above 0 and at most at 86400 \(a day\)"):
+        run(tiny.right, time_limit=seconds)

@@ -32,6 +32,10 @@ def test_right_implementation_gives_its_outputs() -> None:
     ("name", "clause", "text"),
     [
         ("raises", "returns", "it raised ZeroDivisionError: no kernel for this shape (tiny.py:"),
+        ("raises_unprintable", "returns", "it raised _Unprintable: (its message raised _Unprin"),
+        ("raises_surrogate", "returns", "it raised RuntimeError: \\udce9t\u00e9 (tiny.py:"),
+        ("conjugate_view", "dtype", "output 'y' is complex64, expected float32"),
+        ("negative_view_of_input", "own-memory", "output 'y' shares memory with input 'x'"),
         ("leaves", "returns", "it raised SystemExit: 3"),
         ("nothing", "returns", "output 'y' is None, expected a strided tensor"),
         ("two", "returns", "it returned a tuple of 2, expected 1 output(s): 'y'"),
@@ -51,6 +55,13 @@ def test_breach_names_the_clause_and_the_place(name: str, clause: str, text: str
 
     assert breach.clause == clause
     assert text in breach.what
+
+
+def test_output_whose_memory_is_read_in_another_way_is_judged_by_its_values() -> None:
+    found = direct(tiny.negative_view, tiny.OPERATION, SETTINGS)(CASE.inputs)
+    assert (found["y"] == 2 * CASE.inputs["x"] + np.float32(1)).all()
+    found = direct(tiny.zero_without_memory, tiny.OPERATION, SETTINGS)(CASE.inputs)
+    assert (found["y"] == 0).all()
 
 
 def test_slow_call_breaks_time_once_it_is_over() -> None:
@@ -158,6 +169,12 @@ class TestGuarded:
     )
     def test_crash_is_a_breach(self, name: str, text: str) -> None:
         with self.call(name) as call, pytest.raises(Broke, match=text) as caught:
+            call(CASE.inputs)
+
+        assert caught.value.breach.clause == "returns"
+
+    def test_error_that_cannot_be_printed_is_a_breach(self) -> None:
+        with self.call("raises_unprintable") as call, pytest.raises(Broke) as caught:
             call(CASE.inputs)
 
         assert caught.value.breach.clause == "returns"

@@ -109,6 +109,35 @@ def raises(x: torch.Tensor, shift: float) -> torch.Tensor:
     raise ZeroDivisionError("no kernel for this shape")
 
 
+class _Unprintable(RuntimeError):
+    def __str__(self) -> str:
+        raise self
+
+
+def raises_unprintable(x: torch.Tensor, shift: float) -> torch.Tensor:
+    raise _Unprintable
+
+
+def raises_surrogate(x: torch.Tensor, shift: float) -> torch.Tensor:
+    raise RuntimeError("\udce9t\u00e9")
+
+
+def negative_view(x: torch.Tensor, shift: float) -> torch.Tensor:
+    return torch._neg_view(negated(x, shift))
+
+
+def negative_view_of_input(x: torch.Tensor, shift: float) -> torch.Tensor:
+    return torch._neg_view(x)
+
+
+def conjugate_view(x: torch.Tensor, shift: float) -> torch.Tensor:
+    return torch.complex(right(x, shift), x).conj()
+
+
+def zero_without_memory(x: torch.Tensor, shift: float) -> torch.Tensor:
+    return torch._efficientzerotensor(x.shape)
+
+
 def leaves(x: torch.Tensor, shift: float) -> torch.Tensor:
     raise SystemExit(3)
 

@@ -89,6 +89,18 @@ def test_worst_row_by_hand():
     assert (m.n, m.n_of) == (3, "rows over tensors")
 
 
+@pytest.mark.parametrize("worst", [0, 1])
+def test_the_worst_row_is_looked_for_in_every_prompt(worst):
+    """Off by 0.5 in one prompt and by 0.25 in the other, whichever comes first."""
+    ref = {f"p-{i}": prefill({"hidden.1": [[1.0]]}) for i in range(2)}
+    cand = {f"p-{i}": prefill({"hidden.1": [[1.5 if i == worst else 1.25]]}) for i in range(2)}
+    m = attention_row_rel_l2(make_pair(ref, cand), LEVELS)
+
+    assert m.value == 0.5
+    assert m.worst is not None
+    assert m.worst.prompt == f"p-{worst}"
+
+
 def test_the_worst_row_is_looked_for_in_every_tensor():
     """By hand: 0.25 in the output of layer 0, 0.5 in hidden.1, 0.125 in hidden.2, all of norm 1."""
     ref = prefill({"kda.0.out": [[[1.0]]], "hidden.1": [[1.0]], "hidden.2": [[1.0]]})

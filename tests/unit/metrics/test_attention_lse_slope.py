@@ -28,6 +28,7 @@ def test_the_slope_by_hand():
     assert m.value is not None
     assert_measured(m.value, 0.12, atol=0, rtol=1e-12)
     assert (m.unit, m.n, m.n_of) == ("|slope - 1|", 2, "rows over layers and modes")
+    assert m.pooled == 1
     assert m.worst is not None
     assert (m.worst.place, m.worst.detail) == ("prefill", "slope 1.12")
 
@@ -101,6 +102,8 @@ def test_undefined_without_lse_or_with_zeros_or_infinities():
     assert "no prompt holds log-sum-exps" in why(nothing, nothing)
     assert why(zero, zero) == "the log-sum-exps of ref are all zero in prefill"
     assert "cand 1 +inf" in why(held([[3.0], [4.0]]), broken)
+    assert "cand 1 +inf" in why(held([[3.0]]), held([[np.inf]]))
+    assert "cand 1 +inf" in why(held([[3.0]], more=[[0.0]]), held([[np.inf]], more=[[0.0]]))
 
 
 @pytest.mark.parametrize("gap", [0.01, 0.0])

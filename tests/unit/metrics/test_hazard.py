@@ -9,6 +9,7 @@ from tests.logit_cases import LEVELS, assert_why
 from tests.measured import assert_measured
 from validate.metrics.greedy_flips_per_1000 import greedy_flips_per_1000
 from validate.metrics.greedy_hazard_ratio import greedy_hazard_ratio
+from validate.stats import hazard_ratio_limits
 
 REF = [1, 2, 3, 4, 5, 6, 7, 8]
 
@@ -107,6 +108,19 @@ def test_the_ratio_is_of_prompts_where_one_parts_first():
     assert_measured(found.interval.low, 0.1042, atol=5e-5, rtol=0)
     assert found.worst is not None
     assert (found.worst.prompt, found.worst.value) == ("p-00", 0.0)
+
+
+def test_the_ratio_stands_beside_the_rate_however_few_events_there_are():
+    """As above with 3 and 2 prompts: no gate could rest on it, a reader may look at it."""
+    pair = pair_of([0, 1, 2, None, None, None], [1, 2, None, 3, 3, None])
+    shown = greedy_flips_per_1000(pair, LEVELS).breakdown
+    ratio = hazard_ratio_limits(3, 2, levels=LEVELS)
+
+    assert greedy_hazard_ratio(pair, LEVELS).value is None
+    assert [shown[f"hazard.{name}"] for name in ("cand_first", "floor_first")] == [3.0, 2.0]
+    assert shown["hazard.ratio"] == 1.5
+    assert [shown["hazard.ratio low"], shown["hazard.ratio high"]] == [ratio.low, ratio.high]
+    assert "hazard.ratio" not in greedy_flips_per_1000(pair_of([1], [None]), LEVELS).breakdown
 
 
 def test_what_comes_after_the_end_of_a_stream_tells_nothing():

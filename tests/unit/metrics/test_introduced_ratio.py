@@ -159,6 +159,16 @@ def test_a_single_wrong_head_is_the_worst_unit():
     assert m.worst.place == "prefill.kda.0.out head 1"
 
 
+def test_the_worst_row_is_named_whichever_prompt_comes_first():
+    """The same two prompts the other way round."""
+    turned = [dict(reversed(side.items())) for side in (REF, CAND)]
+    m = introduced(*turned)
+
+    assert list(turned[0]) == ["p-1", "p-0"]
+    assert m.worst is not None
+    assert (m.worst.prompt, m.worst.position) == ("p-1", 0)
+
+
 def test_swapped_sides_invert_the_ratio():
     m = introduced(CAND, REF)
 

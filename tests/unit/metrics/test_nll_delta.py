@@ -51,19 +51,31 @@ def test_median_of_prompt_means():
 
 
 def test_limits_are_those_of_two_sign_tests():
-    """Twelve prompts. B(12, 1/2): P(>= 10) = 0.0193, P(>= 9) = 0.073: rank 10 from either end for
-    95 %; P(<= 1) = 0.0032 <= 0.005 < P(<= 2) = 0.0193: rank 2 for the half of 1 %.
+    """Eleven prompts. B(11, 1/2): P(>= 9) = 0.0327, P(>= 8) = 0.113: rank 9 from either end for 95 %;
+    P(0) = 0.0005 <= 0.005 < P(<= 1) = 0.0059: rank 1 for the half of 1 %, where 1 % has rank 2.
     """
-    shares = {f"p-{i:02d}": (0.48 - 0.01 * i,) for i in range(11)} | {"p-11": (0.99,)}
+    shares = {f"p-{i:02d}": (0.48 - 0.01 * i,) for i in range(10)} | {"p-10": (0.99,)}
+    shares["p-11"] = (0.3,)
+    del shares["p-00"]
     found = nll_delta(target_pair(shares), LEVELS)
 
     ordered = sorted(delta(*given) for given in shares.values())
     assert found.interval is not None
-    assert_measured(found.value, (ordered[5] + ordered[6]) / 2, atol=0, rtol=1e-12)
+    assert_measured(found.value, ordered[5], atol=0, rtol=1e-12)
+    assert ordered[0] < 0
     assert_measured(
-        [found.interval.low, found.interval.high], [ordered[1], ordered[9]], atol=0, rtol=1e-12
+        [found.interval.low, found.interval.high], [0.0, ordered[8]], atol=0, rtol=1e-12
     )
     assert found.interval.method == "order statistic on the absolute median"
+
+
+def test_the_lower_limit_shares_its_risk_between_the_two_directions():
+    """As above, all on one side: the least of eleven."""
+    shares = {f"p-{i:02d}": (0.48 - 0.01 * i,) for i in range(11)}
+    found = nll_delta(target_pair(shares), LEVELS)
+
+    assert found.interval is not None
+    assert_measured(found.interval.low, delta(0.48), atol=0, rtol=1e-12)
 
 
 def test_one_prompt_far_off_moves_no_limit():
@@ -103,6 +115,15 @@ def test_companions():
     assert_measured(found.breakdown["nll_cand"], -math.log(0.4), atol=0, rtol=1e-12)
     assert_measured(found.breakdown["ppl_ratio"], 0.5 / 0.4, atol=0, rtol=1e-12)
     assert_measured(found.breakdown["tag.tools"], delta(0.4), atol=0, rtol=1e-12)
+
+
+def test_tags_are_told_apart():
+    pair = target_pair({"p-0": (0.4,), "p-1": (0.3,)}, tags=["tools"])
+    pair.ref.prompts["p-1"] = make_prompt("p-1", [1, 1], tags=["long"])
+    found = nll_delta(pair, LEVELS)
+
+    assert_measured(found.breakdown["tag.tools"], delta(0.4), atol=0, rtol=1e-12)
+    assert_measured(found.breakdown["tag.long"], delta(0.3), atol=0, rtol=1e-12)
 
 
 def test_worst_prompt_keeps_its_sign():

@@ -67,6 +67,17 @@ def test_propagated_with_non_finite_values_on_any_side_is_undefined(side):
     assert f"p-0 prefill.hidden.1: {side} 1 +inf" in str(m.why_undefined)
 
 
+def test_one_layer_that_is_not_finite_is_told_though_others_are():
+    ref, cand, truth = (
+        {"p-0": prefill({"hidden.1": [[1.0 + i]], "hidden.2": [[1.0 + i]]})} for i in range(3)
+    )
+    cand["p-0"]["prefill.hidden.2"][:] = np.inf
+    m = attention_propagated_ratio(make_pair(ref, cand, oracle=truth), LEVELS)
+
+    assert m.value is None
+    assert "p-0 prefill.hidden.2: cand 1 +inf" in str(m.why_undefined)
+
+
 def test_propagated_leaves_ties_with_the_oracle_out():
     """Ref and cand agree, the oracle took the other expert for token 1: its row is set apart."""
     routes = [router([[0.5, 0.5]] * 3, [[0], [i], [0]]) for i in (0, 0, 1)]

@@ -72,6 +72,15 @@ def test_either_tie_rule_is_right_where_it_is_declared():
     assert measure("kept_set", cand()).breakdown["decided by the tie rule"] == 1.0
 
 
+def test_exactly_k_keeps_no_tie_that_p_does_not_ask_for():
+    """.3 and .3 of .1 .3 .3 .3 reach .5: a third .3 is right under the rule ``all`` alone."""
+    k, p = (OFF,) * 4, (0.5,) * 4
+    given = {"rows": (TIED,) * 4, "k": k, "p": p}
+    ref = side("cuda", {"a": artifact(ROWS, k, p)})
+    assert measure("kept_set", cand(ties="exactly_k", **given), ref).value == 4.0
+    assert measure("kept_set", cand(ties="all", **given), ref).value == 0.0
+
+
 def test_exactly_k_leaves_open_which_of_the_tied_entries_are_kept():
     def last(row, k, p):  # the highest index of a tie
         return engine(row[::-1], k, p, ties="exactly_k")[::-1]
@@ -113,7 +122,9 @@ def test_mass_before_the_division_is_seen_where_both_filters_bind():
 def test_the_next_rows_parameters_are_seen():
     rows, k, p = (ROW,) * 4, (1, 2, 3, 4), (1.0,) * 4
     held = artifact(rows, k, p, out=artifact(rows, (2, 3, 4, 1), p)["renorm.out"])
-    found = measure("kept_set", side("rocm", {"a": held}))
+    found = measure(
+        "kept_set", side("rocm", {"a": held}), side("cuda", {"a": artifact(rows, k, p)})
+    )
     assert found.value == 4.0
     assert found.worst is not None
     assert found.worst.detail == "keeps 1 entries, the oracle 4 (k=4, p=1, ties all)"
@@ -177,9 +188,10 @@ def test_a_tie_is_whole_even_within_the_band():
 
 
 def test_p_of_one_keeps_the_last_crumb():
-    crumb = ((1 - 2**-22, 2**-22, 0.0, 0.0, 0.0),)
-    ref = side("cuda", {"a": artifact(crumb, (OFF,), (1.0,))})
-    lost = cand(lambda row, k, p: divided(row, row > 0.5), rows=crumb, k=(OFF,), p=(1.0,))
+    """The second row has a token to remove, so that the filter is tested at all."""
+    crumb = ((1 - 2**-22, 2**-22, 0.0, 0.0, 0.0), (0.75, 0.25, 0.0, 0.0, 0.0))
+    ref = side("cuda", {"a": artifact(crumb, (OFF, 1), (1.0, 1.0))})
+    lost = cand(lambda row, k, p: divided(row, row > 0.5), rows=crumb, k=(OFF, 1), p=(1.0, 1.0))
     assert measure("kept_set", lost, ref).value == 1.0
 
 
@@ -236,11 +248,14 @@ def test_rows_of_zeros_stay_zeros():
     held |= {"renorm.in": np.asarray(zero, np.float32)}
     held["renorm.out"] = held["renorm.out"].copy()
     held["renorm.out"][0] = 0
-    good = side("rocm", {"a": held})
-    assert measure("kept_set", good).value == 0.0
-    assert measure("sum_error", good).value < 1e-6
+    good, ref = (
+        side("rocm", {"a": held}),
+        side("cuda", {"a": artifact((ROW, ROW), (2, 2), (0.9, 0.9))}),
+    )
+    assert measure("kept_set", good, ref).value == 0.0
+    assert measure("sum_error", good, ref).value < 1e-6
     held = held | {"renorm.out": np.full((2, 5), 0.2, np.float32)}
-    bad = measure("kept_set", side("rocm", {"a": held}))
+    bad = measure("kept_set", side("rocm", {"a": held}), ref)
     assert bad.worst is not None
     assert "a row of zeros gives 1" in str(bad.worst.detail) or bad.value == 2.0
 
@@ -259,7 +274,8 @@ def test_an_input_that_the_op_wrote_is_seen():
 
 def test_each_side_is_judged_on_its_own_rows():
     other = cand(rows=((0.5, 0.2, 0.1, 0.1, 0.1), TIED), k=(1, 3), p=(0.3, 1.0))
-    assert [measure(name, other).value for name in ("kept_set", "nonfinite")] == [0.0, 0.0]
+    ref = side("cuda", {"a": artifact((ROW, ROW), (1, 3), (0.3, 1.0))})
+    assert [measure(name, other, ref).value for name in ("kept_set", "nonfinite")] == [0.0, 0.0]
 
 
 def test_narrow_outputs_round_once_more():
@@ -338,6 +354,10 @@ def test_rows_of_other_prompts_are_unlike():
         ({"out": np.zeros((4, 5), np.int32)}, "renorm.out holds int32, not a float format"),
         ({"top_p": np.full(4, np.nan, np.float32)}, "renorm.top_p holds NaN"),
         ({"in_after_sha256": np.zeros(31, np.uint8)}, "is uint8 (31,), not 32 bytes"),
+        (
+            {"in": np.zeros((4, 0), np.float32), "out": np.zeros((4, 0), np.float32)},
+            "renorm.in (4, 0) and renorm.out (4, 0) are not",
+        ),
     ],
 )
 def test_misshapen_rows_are_named(changes, told):
@@ -351,3 +371,69 @@ def test_lacking_tensors_are_named():
     del held["renorm.out"]
     found = measure("kept_set", side("rocm", {"a": held}))
     assert "cand 'rocm' a holds renorm rows without renorm.out" in str(found.why_undefined)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"k": (3, OFF, 2, OFF)}, "row 3 (position 3): top_k is 4 in ref, 1.07374182e+09 in cand"),
+        (
+            {"p": (1.0, 1.0, 1.0, 0.82)},
+            "row 1 (position 1): top_p is 0.699999988 in ref, 1 in cand",
+        ),
+        ({"positions": np.array([0, 1, 3, 2])}, "row 2 (position 2): position is 2 in ref, 3 in"),
+        ({"rows": ROWS[:3], "k": K[:3], "p": P[:3]}, "a renorm row 3 is in ref alone"),
+    ],
+)
+def test_a_cand_that_was_asked_otherwise_is_unlike(name, changes, told):
+    found = measure(name, cand(**changes))
+    assert found.value is None
+    assert found.undefined_kind == "unlike"
+    assert "ref and cand did not filter the same rows alike: a renorm row " in found.why_undefined
+    assert told in found.why_undefined
+
+
+def test_a_k_that_keeps_all_is_one_question_whatever_its_size():
+    assert measure("kept_set", cand(k=(3, 5, 2, 4))).value == 0.0
+    assert measure("kept_set", cand(k=(3, 4, 2, 4))).value is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_filters_that_are_off_everywhere_test_nothing(name):
+    off = artifact(ROWS, (OFF,) * 4, (1.0,) * 4)
+    found = measure(name, side("rocm", {"a": off}), side("cuda", {"a": off}))
+    assert found.value is None
+    assert found.undefined_kind == "no_data"
+    assert "none of the 4 renorm rows of ref 'cuda' has a token to remove" in found.why_undefined
+
+
+def with_logits(rows=ROWS, given=None, places=(0, 1, 2, 3)):
+    """Rows beside the logits, by log, that they come from; a probability of 0 is -inf."""
+    with np.errstate(divide="ignore"):
+        logits = np.log(np.asarray(rows, np.float64)).astype(np.float32) + np.float32(3)
+    held = artifact(ROWS if given is None else given, K, P)
+    held["renorm.positions"] = np.asarray((0, 1, 2, 3), np.int32)
+    return held | {"logits": logits, "logits.positions": np.asarray(places, np.int32)}
+
+
+def test_rows_are_the_softmax_of_their_own_logits():
+    ref = side("cuda", {"a": with_logits()})
+    assert measure("kept_set", side("rocm", {"a": with_logits()}), ref).value == 0.0
+    rolled = (ROW, np.roll(ROW, 1).tolist(), TIED, ROW)
+    found = measure("kept_set", side("rocm", {"a": with_logits(given=rolled)}), ref)
+    assert found.undefined_kind == "unlike"
+    assert (
+        "cand 'rocm' a: renorm.in row 1 (position 1) is not the softmax of its own logits: "
+        "id 0 has probability 0.05, its logits give 0.35 (5 of 5 ids differ)"
+    ) in found.why_undefined
+    apart = with_logits(given=rolled, places=(0, 7, 2, 3))  # no logits of position 1
+    assert measure("kept_set", side("rocm", {"a": apart}), ref).value == 0.0
+
+
+def test_a_softmax_may_be_off_by_rounding_alone():
+    ref = side("cuda", {"a": with_logits()})
+    for off, right in ((5e-6, True), (2e-5, False)):
+        bent = (tuple(x * (1 + off * (-1) ** i) for i, x in enumerate(ROW)), *ROWS[1:])
+        found = measure("kept_set", side("rocm", {"a": with_logits(given=bent)}), ref)
+        assert (found.value is not None) is right

@@ -12,7 +12,7 @@ ROWS = {"renorm.positions": np.arange(2, dtype=np.int32)}
 
 def side(label, more=None):
     held = {"p-0": {"logits": np.ones((3, 4), np.float32), **(more or {})}}
-    return FakeSide(label, held, manifest=make_manifest(label, tensors=held))
+    return FakeSide(label, held, manifest=make_manifest(label, tensors=held, dtype="float32"))
 
 
 @pytest.mark.parametrize("ref", [None, ROWS])

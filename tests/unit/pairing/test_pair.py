@@ -34,6 +34,7 @@ def side(
 ) -> FakeSide:
     """One side whose manifest tells the truth about its tensors, ``changes`` apart."""
     held = tensors() if held is None else held
+    changes.setdefault("dtype", "float32")
     manifest = make_manifest(label, tensors=held, **changes)
     return FakeSide(label, held, prompts=prompts, streams=streams, manifest=manifest)
 
@@ -320,6 +321,19 @@ def test_declared_weights_are_compared():
     cand = side("rocm:weights=seed2", model=model, declared_weights=True)
 
     assert accepted(side("cuda"), cand)
+
+
+def test_weights_declared_under_ref_s_own_name_are_refused():
+    cand = side("rocm", model=changed_model(weights_digest=digest("x")), declared_weights=True)
+
+    lines = refusal(side("cuda"), cand)
+
+    assert lines[0].startswith(
+        "ref 'cuda' and cand 'rocm' hold other weights under one name, seed1"
+    )
+    assert any(
+        "cand declares the weights seed1 (2d711642b726), ref's seed1 are" in x for x in lines
+    )
 
 
 def test_undeclared_weights_say_how_to_declare_them():

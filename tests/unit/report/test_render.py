@@ -20,6 +20,7 @@ from validate.report.markdown import MOST_CHARACTERS, escape
 from validate.report.wording import clean, mark
 from validate.schema.measurement import Measurement, Worst
 from validate.schema.report import Report
+from validate.schema.suite import GateSpec
 
 ROOT = Path(__file__).parents[3]
 HOSTILE = "x\x1b[2J[red]|<b>`*\u202e@team #7"
@@ -81,6 +82,35 @@ def test_a_failure_reads_as_in_the_style_guide():
             "--only state.kda_rel_l2 --prompt id-37  # cand: emulated"
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "worst", "told"),
+    [
+        (3.0, 5.0, "ratio 3 x ref, limit 2 x ref FAILS  (n = 2 prompts); worst 5, limit 6"),
+        (1.5, 12.5, "ratio 1.5 x ref, limit 2 x ref  (n = 2 prompts); worst 12.5, limit 6 FAILS"),
+        (3.0, 12.5, "limit 2 x ref FAILS  (n = 2 prompts); worst 12.5, limit 6 FAILS"),
+    ],
+)
+def test_a_three_way_failure_names_the_half_that_failed(value, worst, told):
+    """The ratio, the worst row or both; each has its own limit beside it."""
+
+    def measure(pair, levels):
+        found = value if pair.cand.label == "rocm" else 1.0
+        row = worst if pair.cand.label == "rocm" else 1.0
+        return Measurement(
+            metric="x", value=found, unit="ratio", n=2, n_of="prompts", worst_value=row
+        )
+
+    report = run(
+        side("rocm", 0.1),
+        suite=suite(GateSpec(name="logits.err_ratio", kind="three_way")),
+        metrics={"logits.kl_max": finding(value=0.0), "logits.err_ratio": measure},
+        limits=limits(logits__err_ratio__bfloat16=entry(2.0, worst=6.0)),
+    )
+
+    line = next(x for x in render_console(report).splitlines() if x.startswith("FAIL logits"))
+    assert told in line
 
 
 def test_the_header_shows_both_sides_with_card_driver_and_evidence():

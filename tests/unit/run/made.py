@@ -7,7 +7,7 @@ import numpy as np
 
 from tests.fakes import FakeSide, digest, make_manifest, with_positions
 from validate.run import compare
-from validate.schema.manifest import ArtifactFile, Manifest, PathProof, Provenance
+from validate.schema.manifest import ArtifactFile, Manifest, PathProof, Provenance, TensorEntry
 from validate.schema.measurement import Interval, Levels, Measurement, Worst
 from validate.schema.pair import Pair
 from validate.schema.report import Report
@@ -68,9 +68,22 @@ def side(target: str, off: float = 0.0, *, prompts: Sequence[str] = ("p-0", "p-1
     made = manifest(target, **how)
     first = made.artifacts[0]
     held = tuple(
-        file.model_copy(update={"sha256": first.sha256, "path": file.path}) for file in tensors
+        file.model_copy(
+            update={
+                "sha256": first.sha256,
+                "tensors": tuple(as_told(entry, made.dtype) for entry in file.tensors),
+            }
+        )
+        for file in tensors
     )
     return FakeSide(target, rows, manifest=made.model_copy(update={"artifacts": held}))
+
+
+def as_told(entry: TensorEntry, dtype: str) -> TensorEntry:
+    """The entry with floats in the manifest's dtype, whatever the fake holds in memory."""
+    if not entry.dtype.startswith("float"):
+        return entry
+    return TensorEntry.model_validate({**entry.model_dump(), "dtype": dtype})
 
 
 def offset(pair: Pair) -> float:

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from tests.fakes import digest
 from tests.unit.run.made import (
     CARD,
     GATES,
@@ -19,7 +20,7 @@ from tests.unit.run.made import (
 )
 from tests.unit.run.test_deviations import FP8
 from validate.errors import IncomparableError, InputError, SuiteError
-from validate.schema.manifest import PathProof
+from validate.schema.manifest import ArtifactFile, PathProof
 from validate.schema.measurement import Measurement
 from validate.schema.suite import GateSpec
 
@@ -82,6 +83,22 @@ def test_equal_bytes_under_another_name_are_said_aloud():
     report = run(side("rocm", content="cuda"))
 
     assert "cand 'rocm' holds byte for byte what ref 'cuda' holds" in report.notes[0]
+
+
+def test_equal_tensors_beside_rewritten_json_are_said_aloud():
+    """Prompts written with other spaces change their file's digest, and no tensor."""
+    ref, cand = side("cuda"), side("rocm", content="cuda")
+    prompts = ArtifactFile(artifact="prompts", path="prompts.jsonl", bytes=1, sha256=digest("b"))
+    files = (*cand.manifest.artifacts, prompts)
+    cand.manifest = cand.manifest.model_copy(update={"artifacts": files})
+    report = run(cand, ref=ref)
+
+    assert (
+        "cand 'rocm' holds byte for byte the tensors that ref 'cuda' holds (1 shards)"
+        in (report.notes[0])
+    )
+    assert "and the same streams: what is measured on them differs by 0" in report.notes[0]
+    assert not any("byte for byte" in note for note in run(side("rocm", 0.1)).notes)
 
 
 def test_a_repeat_under_judgement_is_left_out_of_its_own_floor():
@@ -426,6 +443,7 @@ def test_what_was_not_tested_is_told():
 
     assert report.not_tested == (
         "areas this suite has no gate for: attention, greedy, speculative, renorm, evals",
+        "logprobs of the greedy streams: captured, and no metric reads them",
         "the kernels of cand on its real device: the evidence is emulated",
     )
 

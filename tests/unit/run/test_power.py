@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.fakes import FakeSide, make_manifest, make_pair
-from tests.unit.run.made import entry, suite
+from tests.unit.run.made import as_told, entry, suite
 from validate.errors import InputError
 from validate.metrics import METRICS
 from validate.run.power import power
@@ -50,7 +50,15 @@ def captured(label: str, *, noise: float, seed: int) -> FakeSide:
             "logits.positions": np.arange(6, dtype=np.int32),
         }
         streams[prompt] = [1, 2, 3, 4 if i != seed else 5]
-    return FakeSide(label, tensors, streams=streams, manifest=make_manifest(label, tensors=tensors))
+    manifest = make_manifest(label, tensors=tensors)
+    files = tuple(
+        file.model_copy(
+            update={"tensors": tuple(as_told(entry, manifest.dtype) for entry in file.tensors)}
+        )
+        for file in manifest.artifacts
+    )
+    manifest = manifest.model_copy(update={"artifacts": files})
+    return FakeSide(label, tensors, streams=streams, manifest=manifest)
 
 
 REF = captured("cuda", noise=0.0, seed=99)

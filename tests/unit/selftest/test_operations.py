@@ -103,3 +103,17 @@ def test_catalogue_names_operations_and_nothing_twice() -> None:
     assert {one.op for one in EVERY} <= set(OPERATIONS)
     assert len(keys) == len(set(keys))
     assert [one.id for one in EVERY if not (one.title and one.source)] == []
+
+
+def test_public_faults_and_the_controls_that_may_not_be_flagged_are_planted() -> None:
+    groups = ("HD-", "SA-", "LA-", "QU-", "LC-", "MO-")
+    public = {one.id for one in OPERATION_FAULTS if one.id.startswith(groups)}
+
+    assert len(public) >= 30, sorted(public)
+    assert {"OK-1", "OK-3", "OK-4", "OK-5", "OK-6", "OK-7"} <= {
+        one.id for one in OPERATION_CONTROLS
+    }
+
+
+def test_every_operation_has_a_planted_fault() -> None:
+    assert set(OPERATIONS) - {one.op for one in OPERATION_FAULTS} == set()

@@ -58,6 +58,7 @@ class TestRate:
     def test_events_are_told_from_the_limit_and_its_own_rate(self, events):
         """Ten prompts and half a unit each; at the n named the limit is inside, one below not."""
         high = poisson_rate_limits(events, exposure=5.0, levels=LEVELS).high
+        assert high is not None
         rate = events / 5.0
         limit = rate + 0.4 * (high - rate)
         n = units_for_rate(rate, high=high, n=10, limit=limit, level=0.95)
@@ -73,6 +74,7 @@ class TestRate:
 
     def test_the_same_limit_needs_the_same_units(self):
         high = poisson_rate_limits(7, exposure=0.5, levels=LEVELS).high
+        assert high is not None
 
         assert units_for_rate(14.0, high=high, n=20, limit=high, level=0.95) == 20
 
@@ -190,7 +192,12 @@ class TestAbsMedian:
         levels = Levels(low=0.975, high=0.95)
         drawn = rng.lognormal(sigma=2.0, size=(2000, 31))
         found = [abs_median_limits(x, levels=levels) for x in drawn]
-        misses = [np.mean([f.high < 1.0 for f in found]), np.mean([f.low > 1.0 for f in found])]
+        ends = [(f.low, f.high) for f in found if f.low is not None and f.high is not None]
+        misses = [
+            np.mean([high < 1.0 for _, high in ends]),
+            np.mean([low > 1.0 for low, _ in ends]),
+        ]
 
+        assert len(ends) == len(found)
         assert_measured(misses, [0.0, 0.0], atol=0.05 + 4 * math.sqrt(0.05 * 0.95 / 2000), rtol=0)
         assert misses[1] <= 0.025 + 4 * math.sqrt(0.025 * 0.975 / 2000)

@@ -134,6 +134,11 @@ def test_every_field_arrives(limits):
         ("worst = 4", "worst = nan", "[logits.err_ratio.bfloat16] worst = nan"),
         ('"measured"', '"mesured"', "did you mean 'measured'?"),
         ("clean = 0.003", "clean = 0.02", "value 0.02 is not above clean 0.02"),
+        (
+            "clean = 0.003\n",
+            "",
+            "t.toml:13: [logits.kl_p90.bfloat16] is measured and has no 'clean': say what",
+        ),
         ("fault = 0.5", "fault = 0.02", "value 0.02 is not below the smallest fault 0.02"),
         ('fault_id = "HD-05"\n', "", "fault and fault_id go together"),
         (

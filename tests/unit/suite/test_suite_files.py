@@ -167,6 +167,8 @@ def test_line_numbers_survive_comments_and_double_brackets(tmp_path):
         ("alpha = 0.01", "alpha = 0.5", "x.toml:3: alpha = 0.5: Input should be less than 0.5"),
         ("alpha = 0.01", "alpha = nan", "x.toml:3: alpha = nan"),
         ("beta = 0.05", "beta = -1", "x.toml:4: beta = -1: Input should be greater than 0"),
+        ("alpha = 0.01", "alpha = 1e-300", "x.toml:3: alpha = 1e-300 is below 1e-09: its confiden"),
+        ("beta = 0.05", "beta = 1e-300", "x.toml:4: beta = 1e-300 is below 1e-09: its confiden"),
         ('["emulated"]', "[]", "x.toml:5: evidence = []"),
         ('["emulated"]', '["emulatd"]', "did you mean 'emulated'?"),
         ("schema_version = 1", "schema_version = 2", "x.toml:1: schema_version = 2"),
@@ -226,6 +228,26 @@ def test_a_missing_file_names_its_neighbour(tmp_path):
     (tmp_path / "x.toml").rename(tmp_path / "default.toml")
     with pytest.raises(SuiteError, match=r"cannot be read \(No such file or directory\); did you"):
         load_suite(tmp_path / "defualt.toml", known=KNOWN)
+
+
+def test_an_unreadable_file_is_not_suggested_for_itself(tmp_path):
+    """It is there; another name would not help."""
+    path = written(tmp_path, "")
+    path.write_bytes(b"\xff\xfe")
+    (tmp_path / "x2.toml").write_text("")
+    with pytest.raises(SuiteError, match=r"cannot be read \(it is no UTF-8 text: ") as caught:
+        load_suite(path, known=KNOWN)
+
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_missing_file_is_not_taken_for_any_that_shares_its_folder(tmp_path):
+    """The folder's name is no likeness."""
+    written(tmp_path, "").rename(tmp_path / "default.toml")
+    with pytest.raises(SuiteError, match="No such file") as caught:
+        load_suite(tmp_path / "waivers.toml", known=KNOWN)
+
+    assert "did you mean" not in str(caught.value)
 
 
 def test_many_problems_are_counted(tmp_path):

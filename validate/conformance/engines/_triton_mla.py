@@ -3,7 +3,11 @@
 One program attends one block of 16 heads of one token over one part of its keys. Every
 row of a head block is computed alone, so what a padded head holds cannot reach a real one.
 Nothing here names a vendor: it is written for ROCm too, where it has not been run.
+
+Arguments of a kernel carry no annotation: the compiler of Triton looks every name up.
 """
+
+# mypy: disable-error-code="no-untyped-def"
 
 import importlib
 from typing import Any
@@ -22,21 +26,21 @@ KEYS_A_BLOCK = 32
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _part_kernel(  # noqa: PLR0915  one kernel
-    q_ptr: Any,
-    kv_ptr: Any,
-    table_ptr: Any,
-    request_ptr: Any,
-    visible_ptr: Any,
-    out_ptr: Any,
-    lse_ptr: Any,
-    scale: Any,
-    kv_scale: Any,
-    heads: Any,
-    page: Any,
-    table_stride: Any,
-    q_stride_token: Any,
-    q_stride_head: Any,
-    kv_stride_slot: Any,
+    q_ptr,
+    kv_ptr,
+    table_ptr,
+    request_ptr,
+    visible_ptr,
+    out_ptr,
+    lse_ptr,
+    scale,
+    kv_scale,
+    heads,
+    page,
+    table_stride,
+    q_stride_token,
+    q_stride_head,
+    kv_stride_slot,
     LATENT: tl.constexpr,
     ROPE: tl.constexpr,
     SPLITS: tl.constexpr,
@@ -45,7 +49,7 @@ def _part_kernel(  # noqa: PLR0915  one kernel
     BLOCK_L: tl.constexpr,
     BLOCK_R: tl.constexpr,
     COMPUTE: tl.constexpr,
-) -> None:
+):
     token = tl.program_id(0)
     head = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
     split = tl.program_id(2)
@@ -110,15 +114,15 @@ def _part_kernel(  # noqa: PLR0915  one kernel
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _merge_kernel(
-    outs_ptr: Any,
-    lses_ptr: Any,
-    out_ptr: Any,
-    lse_ptr: Any,
-    heads: Any,
+    outs_ptr,
+    lses_ptr,
+    out_ptr,
+    lse_ptr,
+    heads,
     VALUE: tl.constexpr,
     PARTS: tl.constexpr,
     BLOCK_V: tl.constexpr,
-) -> None:
+):
     token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     at = tl.arange(0, BLOCK_V)

@@ -65,6 +65,16 @@ _QUICK = (
     Point(source="captured", queries=(1, 8), lengths=(89, 64), latent=LATENT, rope=ROPE),
     Point(source="captured", lengths=(1, 33), latent=LATENT, rope=ROPE, splits=2),
     Point(pages=400, queries=(1, 2), lengths=(40, 70)),
+    # Pages of one key and of 64; page ids past what 16 bits hold.
+    Point(page=1, pages=70_000, queries=(1, 2), lengths=(40, 70)),
+    Point(page=64, queries=(2, 1), lengths=(63, 130)),
+    # Long rows and many parts, more parts than keys among them.
+    Point(heads=16, queries=(1,), lengths=(1100,), splits=16),
+    Point(heads=4, queries=(1,), lengths=(4100,), page=64, splits=32),
+    Point(heads=8, queries=(1, 1), lengths=(40, 300), splits=64),
+    # Scores whose exponentials overflow and underflow float32 unless shifted.
+    Point(heads=16, queries=(2, 1), lengths=(2, 65), scale=1.0, amplitude=64.0),
+    Point(latent=512, rope=64, scale=K3_SCALE, queries=(1, 2), lengths=(33, 70), page=64),
 )
 
 
@@ -106,7 +116,13 @@ def decode_cases(effort: Effort, settings: Settings) -> Iterator[Case]:
     """Sweep points, cheapest first within each effort."""
     points = iter(_QUICK) if effort is Effort.QUICK else itertools.chain(_QUICK, _full())
     for point in points:
-        yield _build(point, settings["slots"])
+        if settings["widths"] == "any":
+            yield _build(point, settings["slots"])
+        elif point.source == "random":
+            # 512 + 64: scores keep their spread when the scale follows the width.
+            scale = point.scale * (24 / 576) ** 0.5
+            wide = replace(point, latent=512, rope=64, scale=scale, pages=min(point.pages, 400))
+            yield _build(wide, settings["slots"])
 
 
 def _name(p: Point) -> str:
@@ -176,6 +192,7 @@ def _axes(p: Point) -> dict[str, int | float | str | bool]:
         "scale": round(p.scale, 6),
         "splits": p.splits,
         "page": p.page,
+        "latent": p.latent,
         "far": p.pages > 0,
         "source": p.source,
     }

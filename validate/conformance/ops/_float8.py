@@ -52,8 +52,8 @@ def float8_operation(fmt: Float8, *, title: str) -> Operation:
             "the quotient is exact, else free within 4 u of a midpoint. The sign of 0 is free.",
             "overflow": "What rounds beyond the largest value, infinities included, is the largest "
             "(overflow=saturate) or NaN (overflow=nan); NaN stays NaN.",
-            "scale": "A row's values have least-squares factor 1 to the oracle's, within 1 %: the "
-            "scale that was given is the one in force.",
+            "scale": "A row's values have least-squares factor 1 to the oracle's, within 1 % (1/16 "
+            "once requantised): the scale that was given is the one in force.",
             "row-order": "Rows in reversed order give the same codes and values.",
         },
         settings={"overflow": ("saturate", "nan"), "decoded": ("exact", "requantised")},
@@ -133,7 +133,8 @@ def _decoded(fmt: Float8, case: Case, got: np.ndarray, settings: Settings) -> tu
     expected = float8_decode(case.inputs["codes"], fmt) * scale
     values = widened(got)
     factor = _factors(values, expected)
-    off = ~(np.abs(factor - 1.0) <= 0.01)  # noqa: PLR2004  the clause's 1 %
+    once = settings["decoded"] == "requantised"
+    off = ~(np.abs(factor - 1.0) <= (REQUANTISED if once else 0.01))
     if off.any():
         row = int(np.argmax(off))
         what = (
@@ -144,7 +145,7 @@ def _decoded(fmt: Float8, case: Case, got: np.ndarray, settings: Settings) -> tu
         return (Breach(clause="scale", what=what, at={"row": row}, wrong=wrong),)
     nan = np.isnan(expected)
     limit = 2 * U32 * np.abs(np.where(nan, 0.0, expected)) + FLUSHED
-    if settings["decoded"] == "requantised":
+    if once:
         finest = np.nanmin(np.where(expected > 0, expected, np.nan), axis=1)[:, None]
         limit = REQUANTISED * np.abs(np.where(nan, 0.0, expected)) + finest
     err = np.where(nan, 0.0, np.abs(values - np.where(nan, 0.0, expected)))

@@ -29,14 +29,14 @@ class PaddedHeads:
     def pad(self, x: Array, *, axis: int, garbage: float) -> Array:
         """``x`` with its head axis filled up."""
         heads = x.shape[axis]
+        if len(self.real) != heads:
+            msg = f"pad rule {self.rule} was made for {len(self.real)} heads, the array has {heads}"
+            raise ValueError(msg)
         picked = np.take(x, [max(s, 0) for s in self.source], axis=axis)
         moved = np.moveaxis(picked, axis, 0).copy()
         for place, source in enumerate(self.source):
             if source < 0:
                 moved[place] = 0.0 if source == -1 else np.float32(garbage).astype(x.dtype)
-        if len(self.real) != heads:
-            msg = f"pad rule {self.rule} was made for {len(self.real)} heads, the array has {heads}"
-            raise ValueError(msg)
         return np.ascontiguousarray(np.moveaxis(moved, 0, axis))
 
     def unpad(self, x: Array) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validate.conformance.captured_linear import captured
 from validate.conformance.ops._packed import padded, typed
 from validate.conformance.records import Axis
 
@@ -40,7 +41,8 @@ class KdaPoint:
     """``typical``; ``zero``: nothing is written; ``one``: what is recalled is replaced."""
     keys: str = "random"
     """``random``; ``run``: one key for all tokens of a head; ``recall``: q is an earlier k;
-    ``zero``: rows of zeros; ``tiny``: so short that the eps of the L2 norm counts."""
+    ``zero``: rows of zeros; ``tiny``: so short that the eps of the L2 norm counts; ``captured``:
+    everything as k3-nano's last KDA layer was given it (12 heads, 16 x 16, 66 tokens)."""
     amplitude: int = 1
     """Factor of v, and of q and k (which their norm takes out again)."""
     initial: bool = False
@@ -51,6 +53,8 @@ class KdaPoint:
     """What else is called beside the point itself: see ``_kda.check``."""
     cut: int = 0
     """Tokens of the first of two calls, for ``probe = pieces``."""
+    bound: float = LOWER_BOUND
+    """``lower_bound`` of the gate."""
 
     @property
     def id(self) -> str:
@@ -63,6 +67,7 @@ class KdaPoint:
         words += [f"nan-{self.poison}"] if self.poison != "none" else []
         words += [self.probe] if self.probe != "plain" else []
         words += [f"at{self.cut}"] if self.cut else []
+        words += [f"L{-self.bound:g}"] if self.bound != LOWER_BOUND else []
         return "-".join(words)
 
 
@@ -83,6 +88,7 @@ def axes_of(point: KdaPoint) -> dict[str, Axis]:
         "poison": point.poison,
         "probe": point.probe,
         "cut": point.cut,
+        "bound": point.bound,
     }
 
 
@@ -93,6 +99,8 @@ def generator(name: str) -> np.random.Generator:
 
 def arguments(point: KdaPoint) -> dict[str, Any]:
     """Arguments of the call but for the state; drawn from the point's own name."""
+    if point.keys == "captured":
+        return _poisoned(point, _captured(point))
     rng = generator(point.id)
     tokens, shape = sum(point.lengths), (sum(point.lengths), point.heads, point.key)
     a_log = rng.normal(0.3, 0.4, point.heads)
@@ -111,10 +119,24 @@ def arguments(point: KdaPoint) -> dict[str, Any]:
     made |= {
         "a_log": a_log.astype(np.float32),
         "dt_bias": dt_bias.astype(np.float32),
-        "lower_bound": LOWER_BOUND,
+        "lower_bound": point.bound,
         "cu_seqlens": np.cumsum([0, *point.lengths], dtype=np.int64),
     }
     return _poisoned(point, made)
+
+
+def _captured(point: KdaPoint) -> dict[str, Any]:
+    tokens, held = sum(point.lengths), captured()
+    made: dict[str, Any] = {
+        name: typed(held[f"kda.{name}"][:tokens], "float32" if name == "b" else point.dtype)
+        for name in PER_TOKEN
+    }
+    return made | {
+        "a_log": held["kda.a_log"].copy(),
+        "dt_bias": held["kda.dt_bias"].copy(),
+        "lower_bound": point.bound,
+        "cu_seqlens": np.cumsum([0, *point.lengths], dtype=np.int64),
+    }
 
 
 def _poisoned(point: KdaPoint, made: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +151,7 @@ def _poisoned(point: KdaPoint, made: dict[str, Any]) -> dict[str, Any]:
 
 
 def _gate_input(point: KdaPoint, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Argument of the gate's sigmoid: the log decay is -5 sigmoid of it."""
+    """Argument of the gate's sigmoid: the log decay is ``bound`` times the sigmoid of it."""
     centre = {"slow": -12.0, "strong": 9.0}.get(point.decay, -2.0)
     z: Array = rng.normal(centre, 0.3 if point.decay in {"slow", "strong"} else 1.5, shape)
     if point.decay == "mixed":

@@ -86,8 +86,10 @@ def law_breach(
         return (Breach(clause="support", what=words, at={"row": row}),)
     counts = np.bincount(ids, minlength=len(law))
     inside = law > 0
+    if len(ids) == 0 or inside.sum() == 1:
+        return ()  # one id is all there is: nothing to test beyond the support
     test = chi_square(counts[inside], law[inside] / law[inside].sum())
-    if test.p_value >= LEVEL:
+    if test.freedom == 0 or test.p_value >= LEVEL:
         return ()
     worst = int(np.argmax(np.abs(counts / len(ids) - law)))
     words = (

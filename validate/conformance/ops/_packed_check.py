@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 
 from validate.conformance.ops._packed import bounds, piece, take
-from validate.conformance.ops._rounding import CLAUSES as VALUE_CLAUSES, Expected, joined, judge
+from validate.conformance.ops._rounding import (
+    CLAUSES as VALUE_CLAUSES,
+    Expected,
+    Multiples,
+    joined,
+    judge,
+)
 from validate.conformance.records import Breach, Call, Case, Settings
 from validate.conformance.relations import repeats
 
@@ -49,6 +55,8 @@ class PackedForm:
     """The arguments with the states that an earlier call gave."""
     view: Callable[[str, np.ndarray, Settings], np.ndarray]
     """An output in the layout of the oracle."""
+    multiples: Multiples
+    """Limits in units of the modelled rounding error."""
 
 
 def check_packed(
@@ -111,10 +119,10 @@ class _Point:
         for name in self.form.token_outputs:
             seen = self.form.view(name, got[name], self.settings)
             parts = [seen[slice(*spans[row])] for row in rows.values()]
-            found += judge(name, self._expected(name, rows), np.concatenate(parts), place=place)
+            found += self._judged(name, self._expected(name, rows), np.concatenate(parts), place)
         for name in self.form.sequence_outputs:
             seen = self.form.view(name, got[name], self.settings)[list(rows.values())]
-            found += judge(name, self._expected(name, rows), seen, place=place)
+            found += self._judged(name, self._expected(name, rows), seen, place)
         return tuple(found)
 
     def alone(self) -> tuple[Breach, ...]:
@@ -170,7 +178,7 @@ class _Point:
             expected = self._expected(output, self.truths)
             early = replace(expected, values=expected.values[before], scale=expected.scale[before])
             seen = self.form.view(output, got[output], self.settings)[before]
-            found = judge(output, early, seen, place=f"'{name}' changed from {cut} on")
+            found = self._judged(output, early, seen, f"'{name}' changed from {cut} on")
             if found:
                 return _under("causal", found)
         return ()
@@ -182,6 +190,11 @@ class _Point:
         )
         rows = {n: i for i, n in enumerate(order)}
         return self.compare(self.call(inputs), inputs, rows, place=place)
+
+    def _judged(
+        self, name: str, expected: Expected, got: np.ndarray, place: str
+    ) -> tuple[Breach, ...]:
+        return judge(name, expected, got, place=place, multiples=self.form.multiples)
 
     def _expected(self, name: str, numbers: Sequence[int] | Mapping[int, Any]) -> Expected:
         return joined([self.truths[n][name] for n in numbers])

@@ -102,8 +102,13 @@ def prefill_cases(effort: Effort, settings: Settings) -> Iterator[Case]:
     """Sweep points, cheapest first within each effort."""
     points = iter(_QUICK) if effort is Effort.QUICK else itertools.chain(_QUICK, _full())
     for point in points:
-        if settings["kv_heads"] == "grouped" or point.kv_heads in (0, point.heads):
+        if settings["kv_heads"] == "equal" and point.kv_heads not in (0, point.heads):
+            continue
+        if settings["widths"] == "any":
             yield _build(point, settings["tail"])
+        elif point.source == "random":
+            scale = point.scale * (24 / 192) ** 0.5
+            yield _build(replace(point, width=192, value=128, scale=scale), settings["tail"])
 
 
 def _name(p: Point) -> str:

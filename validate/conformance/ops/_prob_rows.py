@@ -20,6 +20,7 @@ __all__ = [
     "rows_of",
     "smaller_rows",
     "smallest_step",
+    "tailed",
     "widened",
 ]
 
@@ -32,7 +33,7 @@ SUM_LAMBDA = 8.0
 more than ``lambda sqrt(n) u`` times the sum of magnitudes with probability below
 ``2 exp(-lambda^2 / 2)``, 2.5e-14 for 8. Sums in blocks, as kernels make them, are closer."""
 _SMALLEST = {"float32": 2.0**-149, "bfloat16": 2.0**-133, "float16": 2.0**-24}
-KINDS = ("peaked", "ties", "flat", "sparse", "wide")
+KINDS = ("peaked", "ties", "flat", "sparse", "wide", "gentle")
 
 
 def accumulated(terms: int) -> float:
@@ -56,7 +57,8 @@ def rows_of(kind: str, rows: int, vocab: int, rng: np.random.Generator) -> Array
 
     ``peaked``: softmax of normal logits of width 3, no two equal. ``wide``: width 24, down to
     1e-40. ``ties``: eight levels, so that most entries tie. ``flat``: all equal. ``sparse``:
-    three entries are not 0.
+    three entries are not 0. ``gentle``: the largest is twice the smallest, no two equal, so
+    that every entry counts.
     """
     if kind == "flat":
         return np.full((rows, vocab), 1.0 / vocab)
@@ -69,10 +71,20 @@ def rows_of(kind: str, rows: int, vocab: int, rng: np.random.Generator) -> Array
         for row in range(rows):
             out[row, rng.choice(vocab, size=3, replace=False)] = (0.5, 0.3, 0.2)
         return out
+    if kind == "gentle":
+        rising = np.tile(np.linspace(1.0, 2.0, vocab), (rows, 1))
+        mixed: Array = rng.permuted(rising, axis=1)
+        return np.asarray(mixed / mixed.sum(axis=1, keepdims=True), np.float64)
     logits = rng.normal(size=(rows, vocab)) * (24.0 if kind == "wide" else 3.0)
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     return np.asarray(weights, np.float64)
+
+
+def tailed(rows: Array) -> Array:
+    """Rows rolled so that each one's largest entry is its last: nobody may leave the tail out."""
+    last = rows.shape[1] - 1
+    return np.stack([np.roll(row, last - int(np.argmax(row))) for row in rows])
 
 
 def is_damaged(probs: Array) -> NDArray[np.bool_]:

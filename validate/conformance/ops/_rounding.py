@@ -67,7 +67,7 @@ def largest_ratios(expected: Expected, got: np.ndarray) -> tuple[float, float, f
     if err.size == 0:
         return 0.0, 0.0, 0.0
     by_row = _ratio(_length(err), _length(expected.scale))
-    bulk = _ratio(np.sqrt(np.sum(err**2)), np.sqrt(np.sum(expected.scale**2)))
+    bulk = _ratio(_length(err.reshape(-1)), _length(expected.scale.reshape(-1)))
     return float(np.max(_ratio(err, expected.scale))), float(np.max(by_row)), float(bulk)
 
 
@@ -158,8 +158,7 @@ def _ratio(err: Array, scale: Array) -> Array:
 
 
 def _length(values: Array) -> Array:
-    length: Array = np.sqrt(np.sum(values**2, axis=-1))
-    return length
+    return np.asarray(np.sqrt(np.sum(values**2, axis=-1)))
 
 
 def _relative(err: Array, values: Array) -> str:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validate.conformance.captured_linear import captured
 from validate.conformance.ops._kda_inputs import generator
 from validate.conformance.ops._packed import typed
+from validate.conformance.ops._rows import MANY
 from validate.conformance.records import Axis, Case
 
 __all__ = ["RoutePoint", "full", "make_case", "quick"]
@@ -28,7 +30,9 @@ class RoutePoint:
     kind: str = "normal"
     """``peaked``: a few experts far ahead, as trained routers have them; ``saturated``: sigmoids
     of 1 and of 0; ``underflow``: every sigmoid vanishes (0/0 without the 1e-20); ``ties``: equal
-    logits in groups; ``close``: neighbours nearer than bfloat16 tells apart."""
+    logits in groups; ``close``: neighbours nearer than bfloat16 tells apart;
+    ``every``: each expert is chosen by some row, the first and the last too, where there are rows
+    enough; ``captured``: k3-nano's router (16 experts, its own bias)."""
     bias: str = "trained"
     """``zero``; ``trained``: within 0.1; ``narrow``: in [6.817, 7.063], as GLM-5.2's, where bfloat16
     has eight values; ``negative``: down to -2, so that biased scores are below 0; ``group``: equal
@@ -77,10 +81,16 @@ def make_case(point: RoutePoint) -> Case:
 def _logits(point: RoutePoint, rng: np.random.Generator) -> Array:
     shape = (point.rows, point.experts)
     logits: Array = rng.normal(0.0, 1.5, shape)
+    if point.kind == "captured":
+        logits = captured()["route.logits"][: point.rows].astype(np.float64)
     if point.kind == "peaked":
         logits = rng.normal(-3.0, 1.0, shape)
         ahead = rng.random(shape) < 2.0 * point.top_k / point.experts
         logits = np.where(ahead, rng.normal(1.5, 1.0, shape), logits)
+    if point.kind == "every":
+        logits = rng.normal(-6.0, 0.5, shape)
+        order = np.resize(rng.permutation(point.experts), (point.rows, point.top_k))
+        np.put_along_axis(logits, order, rng.normal(2.0, 1.0, order.shape), axis=1)
     if point.kind == "saturated":
         logits = 40.0 * np.sign(logits) + logits
     if point.kind == "underflow":
@@ -95,6 +105,8 @@ def _logits(point: RoutePoint, rng: np.random.Generator) -> Array:
 
 def _bias(point: RoutePoint, rng: np.random.Generator) -> Array:
     bias: Array = rng.uniform(-0.1, 0.1, point.experts)
+    if point.kind == "captured":
+        bias = captured()["route.bias"].astype(np.float64)
     if point.bias == "zero":
         bias = np.zeros(point.experts)
     if point.bias == "narrow":
@@ -111,12 +123,15 @@ def quick(*, raw: bool) -> Iterator[RoutePoint]:
     for experts, top_k in ((8, 1), (8, 2), (8, 8), (16, 4), (60, 6), (64, 8), (256, 8), (896, 16)):
         for dtype in ("float32", "bfloat16"):
             yield RoutePoint(experts=experts, top_k=top_k, dtype=dtype)
+    yield from _choices()
     for kind, bias in product(("peaked", "saturated", "underflow", "close"), ("trained", "zero")):
         yield RoutePoint(kind=kind, bias=bias)
     for bias in ("zero", "narrow", "negative"):
         yield RoutePoint(bias=bias, experts=64, rows=8)
     for bias in ("zero", "group"):
         yield RoutePoint(kind="ties", bias=bias)
+    for dtype in ("bfloat16", "float32"):
+        yield RoutePoint(rows=66, experts=16, kind="captured", dtype=dtype)
     for scale in (2.5, 0.5):
         yield RoutePoint(scale=scale)
     yield from _batches()
@@ -125,11 +140,21 @@ def quick(*, raw: bool) -> Iterator[RoutePoint]:
             yield RoutePoint(renormalize=False, scale=scale, dtype=dtype)
 
 
+def _choices() -> Iterator[RoutePoint]:
+    """Numbers of choices that are no power of two, and every expert chosen once."""
+    for top_k in (3, 5, 6, 7, 10, 12):
+        yield RoutePoint(experts=48, top_k=top_k)
+    for experts, top_k in ((8, 2), (32, 5), (256, 8), (896, 16)):
+        yield RoutePoint(rows=-(-experts // top_k), experts=experts, top_k=top_k, kind="every")
+
+
 def _batches() -> Iterator[RoutePoint]:
     """Row order, rows alone, padding, poison, repeats."""
     for rows in (1, 2, 3, 5):
         yield RoutePoint(rows=rows, probe="rows")
-    for rows, padded in ((1, 7), (3, 1), (7, 9)):
+    for rows in MANY:
+        yield RoutePoint(rows=rows, experts=16)
+    for rows, padded in ((1, 7), (3, 1), (7, 9), (0, 5), (65, 63)):
         yield RoutePoint(rows=rows, padded=padded)
     yield RoutePoint(poison="row")
     yield RoutePoint(probe="repeats", rows=17)

@@ -11,7 +11,15 @@ from validate.conformance.ops._rounding import CLAUSES as VALUE_CLAUSES, Expecte
 from validate.conformance.records import Breach, Call, Case
 from validate.conformance.relations import permuted_rows, repeats, solo_rows
 
-__all__ = ["CLAUSES", "TINY", "check_rows", "logistic_condition", "outlier_rows", "shrunk_rows"]
+__all__ = [
+    "CLAUSES",
+    "MANY",
+    "TINY",
+    "check_rows",
+    "logistic_condition",
+    "outlier_rows",
+    "shrunk_rows",
+]
 
 Array = NDArray[np.float64]
 
@@ -28,6 +36,8 @@ TINY = 2.0**-126
 """Smallest normal float32: results below it may be flushed to zero."""
 LIMITS = Multiples(element=4.0, row=2.5, bulk=1.5)
 """Twice the rounding model is left for another order of work, e.g. one more store on the way."""
+MANY = (9, 32, 65, 128, 130, 257)
+"""Counts of small rows: whole tiles of rows, and one or two past them."""
 POISONED = 1
 """The row that holds NaN where ``poison = row``."""
 

@@ -5,11 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from validate.conformance.ops._prob_rows import Array, as_dtype, between, rows_of, widened
+from validate.conformance.ops._prob_rows import (
+    Array,
+    as_dtype,
+    between,
+    rows_of,
+    tailed,
+    widened,
+)
 from validate.conformance.records import Axis, Case, Effort
 from validate.oracle import filtered
 
-__all__ = ["LAW_ROWS", "coin_cases", "edge_case", "law_cases"]
+__all__ = ["LAW_ROWS", "coin_cases", "edge_case", "law_cases", "size_cases", "tail_case"]
 
 LAW_ROWS = 1024
 LAW_ROW = np.array([0.30, 0.22, 0.15, 0.11, 0.09, 0.07, 0.04, 0.02])
@@ -29,6 +36,18 @@ MIXES = (
     (6, 0.9, 0.3),
 )
 """(top_k, top_p, min_p) that rows take in turn: off, each filter alone, and together."""
+DEEP = (
+    (101, 1.0, 0.0),
+    (500, 1.0, 0.0),
+    (1025, 1.0, 0.0),
+    (5000, 1.0, 0.0),
+    (0, 0.97, 0.0),
+    (5000, 0.8, 0.6),
+)
+"""Filters that leave more than 100 or 1,000 ids, where every id counts."""
+CROWD = 130
+"""More rows than two wavefronts of 64."""
+BELOW_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
 KINDS = ("peaked", "sparse", "wide")
 
 
@@ -36,7 +55,7 @@ def edge_case() -> Case:
     """Rows of exact sums with coins on, below and beyond every edge."""
     row = np.array([0.0, 0.25, 0.0, 0.5, 0.25, 0.0])
     below = float(np.nextafter(np.float32(0.25), np.float32(0)))
-    coins = (0.0, below, 0.25, 0.5, 0.75, float(np.nextafter(np.float32(1), np.float32(0))))
+    coins = (0.0, below, 0.25, 0.5, 0.75, BELOW_ONE)
     rows = len(coins)
     return _case(
         np.tile(row, (rows, 1)),
@@ -45,6 +64,31 @@ def edge_case() -> Case:
         kind="edges",
         dtype="float32",
     )
+
+
+def tail_case() -> Case:
+    """Eighths on both sides of 2^16 and 2^17 and on the last ids of the full vocabulary.
+
+    Sums are exact, so no coin is within a band of an edge.
+    """
+    places = (0, 2**16 - 1, 2**16, 2**17 - 1, 2**17, *range(FULL_VOCAB - 3, FULL_VOCAB))
+    row = np.zeros(FULL_VOCAB)
+    row[list(places)] = 1.0 / len(places)
+    coins = np.array([9 / 16, 13 / 16, BELOW_ONE])
+    rows = np.tile(row, (len(coins), 1))
+    return _case(rows, mixes=(OFF,), uniforms=coins, kind="edges", dtype="float32")
+
+
+def size_cases(order: str) -> Iterator[Case]:
+    """Kept sets beyond a scratch of 100 or 1,000 ids; a crowd of rows in no period."""
+    rng = np.random.default_rng([CROWD, len(DEEP)])
+    deep = tailed(rows_of("gentle", 2 * len(DEEP), 8192, rng))
+    coins = rng.random(len(deep))
+    yield _case(deep, mixes=DEEP, uniforms=coins, kind="gentle", dtype="float32", order=order)
+    crowd = rows_of("peaked", CROWD, 37, rng)
+    mixes = tuple(MIXES[int(pick)] for pick in rng.integers(0, len(MIXES), size=CROWD))
+    coins = rng.random(CROWD)
+    yield _case(crowd, mixes=mixes, uniforms=coins, kind="peaked", dtype="float32", order=order)
 
 
 def coin_cases(effort: Effort, order: str) -> Iterator[Case]:
@@ -119,7 +163,7 @@ def _case(
 ) -> Case:
     rows, vocab = probs.shape
     held = as_dtype(probs, dtype)
-    coins = np.minimum(uniforms.astype(np.float32), np.nextafter(np.float32(1), np.float32(0)))
+    coins = np.minimum(uniforms.astype(np.float32), np.float32(BELOW_ONE))
     inputs = {"probs": held, **_parameters(held, mixes, order), "uniforms": coins}
     label = "" if hazard == "none" else f"-{hazard}"
     return Case(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validate.conformance.ops._prob_rows import Array, rows_of
+from validate.conformance.ops._prob_rows import Array, rows_of, tailed
 from validate.conformance.records import Axis, Case, Effort
 from validate.oracle import draw
 
@@ -18,11 +18,17 @@ __all__ = [
     "block_case",
     "block_inputs",
     "blocks",
+    "close_to",
+    "edge_coins",
     "lattice",
     "middle",
 ]
 
 FULL_VOCAB = 163_840
+CROWD = 130
+"""More requests than two wavefronts of 64."""
+CLOSE = 2.0**-13
+"""A quarter of float16's relative step, far beyond any band: a coin held in less shows."""
 NEAR_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
 
 LAW_DRAFT = np.array([[4, 2, 1, 1], [1, 4, 2, 1]]) / 8.0
@@ -37,7 +43,8 @@ class Block:
 
     kind: str
     """``near`` (q close to p), ``far`` (unrelated), ``filtered`` (zeros in both), ``onehot``
-    (the drafter was sure), ``equal`` (q = p)."""
+    (the drafter was sure), ``equal`` (q = p), ``tail`` (near; the last id is the likeliest),
+    ``close`` (tail; coins beside p / q and beside edges of the last draw)."""
     batch: int
     drafts: int
     vocab: int
@@ -60,7 +67,9 @@ def blocks(effort: Effort) -> tuple[Block, ...]:
         Block(kind="near", batch=3, drafts=4, vocab=500, hazard="poison"),
         Block(kind="near", batch=3, drafts=2, vocab=500, hazard="nan-request"),
         Block(kind="near", batch=3, drafts=2, vocab=500, hazard="zero-target"),
-        Block(kind="near", batch=2, drafts=2, vocab=FULL_VOCAB),
+        Block(kind="tail", batch=3, drafts=2, vocab=500),
+        Block(kind="close", batch=CROWD, drafts=5, vocab=37),
+        Block(kind="tail", batch=2, drafts=2, vocab=FULL_VOCAB),
     )
     if effort is Effort.QUICK:
         return quick
@@ -96,8 +105,41 @@ def block_inputs(block: Block) -> dict[str, np.ndarray]:
         "uniforms": np.minimum(uniforms, np.float32(NEAR_ONE)),
         "uniform_final": np.minimum(final, np.float32(NEAR_ONE)),
     }
+    if block.kind == "close":
+        _set_close(inputs, rng)
     _harm(block, inputs)
     return inputs
+
+
+def close_to(values: Array, coins: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Coins a relative 2^-13 below or above ``values``; as given where that leaves (0, 1)."""
+    beside = values * (1.0 + CLOSE * rng.choice([-1.0, 1.0], size=values.shape))
+    inside = (beside > 0) & (beside < 1)
+    return np.where(inside, beside, coins).astype(np.float32)
+
+
+def edge_coins(weights: Array, coins: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A coin beside an edge of the cumulative weights of each row, [rows]; one in three as given."""
+    through = np.cumsum(weights, axis=1)
+    places = draw(weights, coins.astype(np.float64))
+    edges = through[np.arange(len(weights)), places] / np.maximum(through[:, -1], 1e-30)
+    kept = np.arange(len(weights)) % 3 == 0
+    return np.where(kept, coins, close_to(edges, coins, rng)).astype(np.float32)
+
+
+def _set_close(inputs: dict[str, np.ndarray], rng: np.random.Generator) -> None:
+    """Coins beside p / q of each draft, and beside an edge of the draw that they lead to."""
+    ids = inputs["draft_ids"][:, :, None]
+    drafts = ids.shape[1]
+    p, q = (inputs[name].astype(np.float64) for name in ("target_probs", "draft_probs"))
+    p_at, q_at = (np.take_along_axis(rows[:, :drafts], ids, 2)[:, :, 0] for rows in (p, q))
+    coins = close_to(p_at / q_at, inputs["uniforms"], rng)
+    run = np.cumprod(coins * q_at < p_at, axis=1).sum(axis=1)
+    batch = np.arange(len(run))
+    left = np.maximum(p[batch, run] - q[batch, np.minimum(run, drafts - 1)], 0.0)
+    weights = np.where((run == drafts)[:, None], p[batch, run], left)
+    inputs["uniforms"] = coins
+    inputs["uniform_final"] = edge_coins(weights, inputs["uniform_final"], rng)
 
 
 def block_case(block: Block, inputs: dict[str, Any], *, kind: str = "") -> Case:
@@ -132,6 +174,8 @@ def middle(place: NDArray[np.int64], of: int) -> NDArray[np.float32]:
 
 def _rows(block: Block, count: int, rng: np.random.Generator) -> Array:
     rows = rows_of("peaked", count, block.vocab, rng)
+    if block.kind in ("tail", "close"):
+        return tailed(rows)
     if block.kind != "filtered":
         return rows
     floor = -np.sort(-rows, axis=1)[:, 5:6]  # top-k 6

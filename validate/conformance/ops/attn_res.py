@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from validate.conformance.captured_linear import captured
 from validate.conformance.ops._kda_inputs import generator
 from validate.conformance.ops._packed import typed
 from validate.conformance.ops._rounding import Expected, roundoff_of
 from validate.conformance.ops._rows import (
     CLAUSES,
+    MANY,
     TINY,
     check_rows,
     outlier_rows,
@@ -50,8 +52,12 @@ CONTRACT = Contract(
     },
     settings={"weights": ("float32", "input")},
 )
-"""``weights=input``: the product norm * proj, or the normed candidate, may be rounded to the dtype
-of the stream before the score is summed."""
+"""bank [closed, rows, hidden] in bfloat16 or float32, oldest first, of which there may be none;
+prefix [rows, hidden], norm and proj [hidden] in the same dtype; eps above 0. Bank and prefix are read,
+never written, and the output [rows, hidden] is fresh memory, also where it equals the prefix. Scores of
+hundreds neither overflow nor give NaN. ``weights=input``: the product norm * proj, or the normed
+candidate, may be rounded to the dtype of the stream before the score is summed. Oracle:
+``validate.oracle.attn_res``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +71,8 @@ class MixPoint:
     kind: str = "normal"
     """``outliers``: channels as in a trained stream; ``growing``: later stretches are larger;
     ``sharp``: scores of hundreds, whose exponentials overflow; ``equal``: one candidate many
-    times; ``zero``: some candidates are zero; ``small`` 1e-3, where eps counts."""
+    times; ``zero``: some candidates are zero; ``small`` 1e-3, where eps counts; ``captured``: k3-nano's last mix
+    (bank 3, width 256)."""
     amplitude: int = 1
     probe: str = "plain"
     poison: str = "none"
@@ -104,6 +111,11 @@ def make_case(point: MixPoint) -> Case:
         "proj": typed(steep * rng.normal(size=point.width) / np.sqrt(point.width), point.dtype),
         "eps": EPS,
     }
+    if point.kind == "captured":
+        held, rows = captured(), slice(0, point.rows)
+        inputs |= {name: typed(held[f"mix.{name}"], point.dtype) for name in ("norm", "proj")}
+        inputs["bank"] = typed(held["mix.bank"][:, rows], point.dtype)
+        inputs["prefix"] = typed(held["mix.prefix"][rows], point.dtype)
     axes: dict[str, Axis] = {name: getattr(point, name) for name in point.__dataclass_fields__}
     if point.poison == "row":
         poison_row(inputs, _ROWS)
@@ -118,8 +130,12 @@ def _quick() -> Iterator[MixPoint]:
         yield MixPoint(kind=kind, dtype=dtype)
     for width in (1, 7, 63, 65, 576, 7168):
         yield MixPoint(width=width)
+    for dtype in ("bfloat16", "float32"):
+        yield MixPoint(rows=20, width=256, kind="captured", dtype=dtype)
     for amplitude in (4, 16):
         yield MixPoint(amplitude=amplitude)
+    for rows in MANY:
+        yield MixPoint(rows=rows, width=16)
     for rows in (1, 2, 3, 5):
         yield MixPoint(rows=rows, width=33, probe="rows")
     yield MixPoint(rows=5, bank=0, probe="rows")

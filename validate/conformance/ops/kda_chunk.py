@@ -14,7 +14,7 @@ from validate.conformance.ops._kda_inputs import (
     axes_of,
     initial_states,
 )
-from validate.conformance.ops._kda_truth import Rounding
+from validate.conformance.ops._kda_truth import WINDOW, Rounding
 from validate.conformance.ops._packed import shrunk
 from validate.conformance.ops._packed_check import CLAUSES, check_packed
 from validate.conformance.ops._rounding import roundoff_of
@@ -28,11 +28,17 @@ from validate.conformance.records import (
     Settings,
 )
 
-__all__ = ["OPERATION", "k3_points", "make_case"]
+__all__ = ["FORM", "INITIAL", "OPERATION", "ROUNDING", "k3_points", "make_case"]
 
 HEADS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+CAPTURED: dict[str, Any] = {"heads": 12, "key": 16, "value": 16, "keys": "captured"}
 LENGTHS = (1, 2, 15, 16, 17, 63, 64, 65)
+LONG = (32, 48, 96, 128, 192, 256, 300)
+"""Whole chunks of every usual size, and past the last of them."""
 RAGGED = (17, 0, 1, 65, 2)
+MANY = (3, 1, 18, 0, 2, 6, 1, 17, 1, 1, 5, 2, 1, 7, 1, 3, 2)
+"""A batch of 17 sequences."""
+BOUNDS = (-1.0, -4.0)
 TF32 = 2.0**-11
 """Unit roundoff of TF32, which tensor cores make of float32 operands."""
 _HEAD_AXES = {"q": 1, "k": 1, "v": 1, "f": 1, "b": 1, "a_log": 0, "dt_bias": 0, "initial_state": 1}
@@ -52,6 +58,16 @@ CONTRACT = Contract(
     },
     settings={**SETTINGS, "products": ("input", "tf32", "bfloat16")},
 )
+"""q, k [tokens, heads, key], v [tokens, heads, value] and f [tokens, heads, key] in bfloat16 or
+float32, as the projections and the short convolution give them; b float32 [tokens, heads]; a_log
+float32 [heads]; dt_bias float32 [heads, key]; lower_bound below 0. The kernel itself divides q and
+k by ``sqrt(sum x^2 + 1e-6)``, scales q by key^-0.5, and makes ``g = lower_bound sigmoid(exp(a_log)
+(f + dt_bias))`` and ``beta = sigmoid(b)``. Sequences are packed: cu_seqlens int64 [sequences + 1];
+a sequence may have no token and then keeps its state; tokens past cu_seqlens[-1] are padding, which
+may hold NaN and whose outputs are not looked at. initial_state is None (zeros) or [sequences, heads, key,
+value] in the declared layout and dtype; it is read, never written, and final_state is fresh memory
+of the same form. Output: out [tokens, heads, value] in the dtype of v. Oracle: ``validate.oracle.kda``,
+token by token in float64. A lower_bound of 0 or more is outside the contract."""
 
 
 def make_case(point: KdaPoint, settings: Settings) -> Case:
@@ -68,10 +84,26 @@ def _quick(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
     if not fixed:
         for heads in HEADS:
             yield KdaPoint(lengths=(18,), heads=heads, key=8, value=8)
-        yield KdaPoint(lengths=(33,), heads=6, key=32, value=16)
-        yield KdaPoint(lengths=(33,), heads=6, key=32, value=32)
+        for key, value in ((32, 16), (32, 32), (64, 64), (16, 128), (128, 16)):
+            yield KdaPoint(lengths=(33,), heads=6, key=key, value=value)
+        yield KdaPoint(lengths=(18,), heads=12, key=128, value=128, initial=True)
+        for dtype in ("bfloat16", "float32"):
+            yield KdaPoint(**CAPTURED, lengths=(40, 26), dtype=dtype)
+    yield from _sizes(base, fixed=fixed)
     yield from _hazards(base)
     yield from _probes(base)
+
+
+def _sizes(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
+    """Longer prompts, larger batches, other lower bounds; fewer where every state is large."""
+    base = base if fixed else {"heads": 2, "key": 8, "value": 8}
+    for length in (48, 128, 256) if fixed else LONG:
+        yield KdaPoint(**base, lengths=(length,), decay="slow", initial=True)
+    for count in (9,) if fixed else (7, 9, 17):
+        yield KdaPoint(**base, lengths=MANY[:count], initial=True, probe="order")
+    yield KdaPoint(**base, lengths=(2,) * (8 if fixed else 33), initial=True)
+    for bound, decay in itertools.product(BOUNDS, ("typical", "strong")):
+        yield KdaPoint(**base, lengths=(33, 5), bound=bound, decay=decay, initial=True)
 
 
 def _hazards(base: dict[str, Any]) -> Iterator[KdaPoint]:
@@ -132,8 +164,9 @@ def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
     points = _quick(base, fixed=fixed)
     if effort is Effort.FULL:
         points = itertools.chain(points, _full(base, fixed=fixed))
+    dtypes = ("bfloat16", "float32") if settings["dtype"] == "any" else (settings["dtype"],)
     for point in points:
-        if point.id not in seen:
+        if point.id not in seen and point.dtype in dtypes:
             seen.add(point.id)
             yield make_case(point, settings)
 
@@ -161,28 +194,38 @@ def _rounding(inputs: Mapping[str, Any], settings: Settings) -> Rounding:
         sums=roundoff_of("float32"),
         out=roundoff_of(dtype),
         state=roundoff_of(settings["state"]),
+        chunk=WINDOW,
         state_every=16,
     )
+
+
+def _initial(inputs: Mapping[str, Any]) -> np.ndarray | None:
+    states: np.ndarray | None = inputs["initial_state"]
+    return states
 
 
 def _carry(inputs: Mapping[str, Any], states: np.ndarray) -> dict[str, Any]:
     return {**inputs, "initial_state": states}
 
 
-_FORM = kda_form(
+INITIAL = _initial
+"""States before each sequence, in the contract's layout."""
+ROUNDING = _rounding
+"""What the contract allows."""
+FORM = kda_form(
     per_sequence=("initial_state",),
-    initial=lambda inputs: inputs["initial_state"],
+    initial=INITIAL,
     carry=_carry,
     rounding=_rounding,
 )
 
 
 def _check(case: Case, call: Call, settings: Settings) -> tuple[Breach, ...]:
-    return check_packed(case, call, settings, form=_FORM)
+    return check_packed(case, call, settings, form=FORM)
 
 
 def _shrink(case: Case) -> Iterator[Case]:
-    return shrunk(case, per_token=PER_TOKEN, per_sequence=_FORM.per_sequence, head_axes=_HEAD_AXES)
+    return shrunk(case, per_token=PER_TOKEN, per_sequence=FORM.per_sequence, head_axes=_HEAD_AXES)
 
 
 OPERATION = Operation(

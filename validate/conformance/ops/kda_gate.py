@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from validate.conformance.captured_linear import captured
 from validate.conformance.ops._kda_inputs import LOWER_BOUND, generator
 from validate.conformance.ops._packed import typed
 from validate.conformance.ops._rounding import Expected, roundoff_of
 from validate.conformance.ops._rows import (
     CLAUSES,
+    MANY,
     TINY,
     check_rows,
     logistic_condition,
@@ -49,6 +51,11 @@ CONTRACT = Contract(
     },
     settings={"beta": ("float32", "bfloat16")},
 )
+"""f [tokens, heads, key] in bfloat16 or float32; b float32 [tokens, heads]; a_log float32
+[heads]; dt_bias float32 [heads, key]; lower_bound below 0. Both outputs are fresh float32 memory. f and
+b of any size saturate: g is then lower_bound or 0, exactly or nearly, never NaN. Oracle:
+``validate.oracle.lower_bound_gate`` and ``sigmoid``. The quantities are per token: rows know nothing of
+each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +68,7 @@ class GatePoint:
     dtype: str = "bfloat16"
     kind: str = "normal"
     """``slow``: g near 0; ``strong``: g near the bound; ``saturated``: f of 1e4 either way;
-    ``steep``: A_log from -3 to 4."""
+    ``steep``: A_log from -3 to 4; ``captured``: k3-nano's last KDA layer (12 heads x 16)."""
     bound: float = LOWER_BOUND
     amplitude: int = 1
     probe: str = "plain"
@@ -99,6 +106,11 @@ def make_case(point: GatePoint) -> Case:
         "dt_bias": rng.normal(0.0, 0.8, shape[1:]).astype(np.float32),
         "lower_bound": point.bound,
     }
+    if point.kind == "captured":
+        held, rows = captured(), slice(0, point.rows)
+        inputs |= {name: held[f"kda.{name}"].copy() for name in ("a_log", "dt_bias")}
+        inputs["f"] = typed(held["kda.f"][rows], point.dtype)
+        inputs["b"] = held["kda.b"][rows].copy()
     axes: dict[str, Axis] = {name: getattr(point, name) for name in point.__dataclass_fields__}
     if point.poison == "row":
         poison_row(inputs, _ROWS)
@@ -110,12 +122,17 @@ def _quick() -> Iterator[GatePoint]:
         ("normal", "slow", "strong", "saturated", "steep"), ("bfloat16", "float32")
     ):
         yield GatePoint(kind=kind, dtype=dtype)
+    for dtype in ("bfloat16", "float32"):
+        yield GatePoint(rows=20, heads=12, kind="captured", dtype=dtype)
     for heads in HEADS:
         yield GatePoint(heads=heads)
-    for key in (1, 7, 128):
+    for key in (1, 7, 32, 64, 128):
         yield GatePoint(key=key)
-    for bound in (-1.0, -8.0):
-        yield GatePoint(bound=bound, dtype="float32")
+    yield GatePoint(heads=12, key=128)
+    for bound, dtype in product((-1.0, -4.0, -8.0), ("bfloat16", "float32")):
+        yield GatePoint(bound=bound, dtype=dtype)
+    for rows in MANY:
+        yield GatePoint(rows=rows, heads=2, key=8)
     for amplitude in (4, 16):
         yield GatePoint(amplitude=amplitude)
     for rows in (1, 2, 3, 5):

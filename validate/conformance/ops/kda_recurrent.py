@@ -34,12 +34,16 @@ from validate.conformance.records import (
     Settings,
 )
 
-__all__ = ["OPERATION", "k3_points", "make_case"]
+__all__ = ["FORM", "INITIAL", "OPERATION", "ROUNDING", "k3_points", "make_case"]
 
 HEADS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+CAPTURED: dict[str, Any] = {"heads": 12, "key": 16, "value": 16, "keys": "captured"}
 QUERIES = (1, 2, 4, 8)
 """Tokens a step: plain decode, and verify windows."""
 RAGGED = (4, 1, 0, 8, 2)
+MANY = (1, 2, 1, 0, 1, 4, 1, 1, 2, 1, 1, 1, 3, 1, 0, 1, 2)
+"""A batch of 17 sequences."""
+BOUNDS = (-1.0, -4.0)
 _HEAD_AXES = {"q": 1, "k": 1, "v": 1, "f": 1, "b": 1, "a_log": 0, "dt_bias": 0, "states": 1}
 
 CONTRACT = Contract(
@@ -57,6 +61,18 @@ CONTRACT = Contract(
     },
     settings=SETTINGS,
 )
+"""q, k [tokens, heads, key], v [tokens, heads, value] and f [tokens, heads, key] in bfloat16 or
+float32, as the projections and the short convolution give them; b float32 [tokens, heads]; a_log
+float32 [heads]; dt_bias float32 [heads, key]; lower_bound below 0. The kernel itself divides q and
+k by ``sqrt(sum x^2 + 1e-6)``, scales q by key^-0.5, and makes ``g = lower_bound sigmoid(exp(a_log)
+(f + dt_bias))`` and ``beta = sigmoid(b)``. Sequences are packed: cu_seqlens int64 [sequences + 1];
+a sequence may have no token and then keeps its state; tokens past cu_seqlens[-1] are padding, which
+may hold NaN and whose outputs are not looked at. states is None (zeros) or a pool [slots, heads, key,
+value] in the declared layout and dtype, slots int64 [sequences] the place of each sequence's state;
+other slots may hold NaN. The pool belongs to the caller and is never written: wrap a kernel that
+updates in place by cloning it and gathering the slots. Output: out [tokens, heads, value] in the dtype
+of v; final_state [sequences, heads, key, value], fresh memory. Oracle: ``validate.oracle.kda``, token
+by token in float64. A slot twice, or outside the pool, is outside the contract."""
 
 
 def make_case(point: KdaPoint, settings: Settings) -> Case:
@@ -81,10 +97,31 @@ def _quick(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
     if not fixed:
         for heads in HEADS:
             yield KdaPoint(lengths=(1, 2), heads=heads, key=8, value=8, initial=True)
-        yield KdaPoint(lengths=(4, 1), heads=6, key=32, value=16, initial=True)
+        for key, value in ((32, 16), (64, 64), (16, 128), (128, 16)):
+            yield KdaPoint(lengths=(4, 1), heads=6, key=key, value=value, initial=True)
+        yield KdaPoint(lengths=(2, 1), heads=12, key=128, value=128, initial=True)
+        for dtype in ("bfloat16", "float32"):
+            yield KdaPoint(**CAPTURED, lengths=(8, 4, 1), dtype=dtype, initial=True)
     for count in (1, 2, 3, 5):
         yield KdaPoint(**base, lengths=RAGGED[-count:], initial=True, probe="alone")
         yield KdaPoint(**base, lengths=RAGGED[:count], initial=True, probe="order")
+    yield from _batches(base, fixed=fixed)
+    yield from _hazards(base)
+
+
+def _batches(base: dict[str, Any], *, fixed: bool) -> Iterator[KdaPoint]:
+    """Larger batches, and other lower bounds; fewer where every state is large."""
+    base = base if fixed else {"heads": 2, "key": 8, "value": 8}
+    for count in (9,) if fixed else (7, 9, 17):
+        yield KdaPoint(**base, lengths=MANY[:count], initial=True, probe="order")
+    for count in (6, 8) if fixed else (6, 8, 33, 65):
+        yield KdaPoint(**base, lengths=(1,) * count, initial=True)
+    for bound, decay in itertools.product(BOUNDS, ("typical", "strong")):
+        yield KdaPoint(**base, lengths=(4, 1), bound=bound, decay=decay, initial=True)
+
+
+def _hazards(base: dict[str, Any]) -> Iterator[KdaPoint]:
+    """Gates, keys, poison, carried states, dtypes."""
     for decay, beta in itertools.product(("slow", "strong", "mixed"), ("typical", "zero", "one")):
         yield KdaPoint(**base, lengths=(8, 3), decay=decay, beta=beta, initial=True)
     for keys in ("run", "recall", "zero", "tiny"):
@@ -128,8 +165,9 @@ def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
     if effort is Effort.FULL:
         points = itertools.chain(points, _full(base, fixed=fixed))
     seen = set()
+    dtypes = ("bfloat16", "float32") if settings["dtype"] == "any" else (settings["dtype"],)
     for point in points:
-        if point.id not in seen:
+        if point.id not in seen and point.dtype in dtypes:
             seen.add(point.id)
             yield make_case(point, settings)
 
@@ -154,6 +192,7 @@ def _rounding(inputs: Mapping[str, Any], settings: Settings) -> Rounding:
         sums=roundoff_of("float32"),
         out=roundoff_of(inputs["v"]),
         state=roundoff_of(settings["state"]),
+        chunk=1,
         state_every=1,
     )
 
@@ -169,15 +208,19 @@ def _carry(inputs: Mapping[str, Any], states: np.ndarray) -> dict[str, Any]:
     return {**inputs, "states": states, "slots": np.arange(len(states), dtype=np.int64)}
 
 
-_FORM = kda_form(per_sequence=("slots",), initial=_initial, carry=_carry, rounding=_rounding)
+INITIAL = _initial
+"""States before each sequence, in the contract's layout."""
+ROUNDING = _rounding
+"""What the contract allows."""
+FORM = kda_form(per_sequence=("slots",), initial=INITIAL, carry=_carry, rounding=_rounding)
 
 
 def _check(case: Case, call: Call, settings: Settings) -> tuple[Breach, ...]:
-    return check_packed(case, call, settings, form=_FORM)
+    return check_packed(case, call, settings, form=FORM)
 
 
 def _shrink(case: Case) -> Iterator[Case]:
-    return shrunk(case, per_token=PER_TOKEN, per_sequence=_FORM.per_sequence, head_axes=_HEAD_AXES)
+    return shrunk(case, per_token=PER_TOKEN, per_sequence=FORM.per_sequence, head_axes=_HEAD_AXES)
 
 
 OPERATION = Operation(

@@ -48,7 +48,7 @@ CONTRACT = Contract(
 """outs [parts, rows, heads, value] in bfloat16, float16 or float32; lses float32 [parts, rows, heads],
 natural log. A part whose LSE is -inf saw no key: it counts for nothing, whatever its output holds
 (NaN included, as a kernel leaves unwritten memory; empty_part=finite: it holds finite numbers). Where every
-part is empty: output 0, LSE -inf. out [rows, heads, value] in the dtype of outs, lse float32."""
+part is empty: output 0, LSE -inf. Output: out [rows, heads, value] in the dtype of outs, lse float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,9 @@ class Point:
 _QUICK = (
     *(Point(heads=heads) for heads in HEADS),
     *(Point(parts=parts, rows=rows) for parts, rows in ((1, 2), (2, 1), (8, 3), (16, 5))),
+    *(Point(heads=6, parts=parts, rows=2, spread=0.1) for parts in (32, 64, 130)),
+    Point(heads=4, rows=67),
+    Point(value=512, parts=4),
     Point(parts=2, spread=4.0, dtype="float32"),
     Point(parts=2, spread=0.1, dtype="float16", amplitude=4.0),
     Point(parts=4, spread=30.0, amplitude=16.0),
@@ -129,6 +132,7 @@ def _build(p: Point, fill: str) -> Case:
         "heads": p.heads,
         "parts": p.parts,
         "rows": p.rows,
+        "value": p.value,
         "dtype": p.dtype,
         "amplitude": p.amplitude,
         "spread": p.spread,

@@ -4,7 +4,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from validate.conformance.ops._filter_cases import FULL_VOCAB, Plan, filter_cases, plans
+from validate.conformance.ops._filter_cases import (
+    CROWD,
+    FULL_VOCAB,
+    LONG_VOCAB,
+    Mix,
+    Plan,
+    filter_cases,
+    in_any_order,
+    plans,
+    sharp_of,
+)
 from validate.conformance.ops._kept import (
     CLAUSES,
     DAMAGED,
@@ -18,6 +28,8 @@ from validate.conformance.ops._prob_rows import U32, smaller_rows
 from validate.conformance.records import Breach, Call, Case, Contract, Effort, Operation, Settings
 
 __all__ = ["OPERATION"]
+
+MIXED = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 0.9, 1.0)
 
 CONTRACT = Contract(
     op="min_p",
@@ -41,17 +53,25 @@ def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
         yield from filter_cases(plan, "min_p", _mixes(plan, effort), dtype="float32")
 
 
-def _mixes(plan: Plan, effort: Effort) -> list[tuple[str, float | tuple[float, ...]]]:
+def _mixes(plan: Plan, effort: Effort) -> list[tuple[str, Mix]]:
     if plan.vocab == FULL_VOCAB:
         return [("0.05,0", (0.05, 0.0))]
-    mixed: list[tuple[str, float | tuple[float, ...]]] = [
-        ("0.05,0,0.2", (0.05, 0.0, 0.2, 1.0, 0.5))
-    ]
+    if plan.rows == CROWD:
+        return [("mixed", in_any_order(MIXED, plan.rows))]
+    if plan.vocab == LONG_VOCAB:
+        return [("0.6,0,0.99", (0.6, 0.0, 0.99))]
+    mixed: list[tuple[str, Mix]] = [("0.05,0,0.2", (0.05, 0.0, 0.2, 1.0, 0.5))]
     if plan.hazard != "none" or plan.rows == 0:
         return mixed
+    if plan.kind == "gentle" and effort is Effort.QUICK:
+        mixed += [("sharp", sharp_of(plan, _edges, band=2 * U32))]
     if plan.rows == 1 or effort is Effort.FULL:
         mixed += [("all 0", 0.0), ("all 0.1", 0.1), ("all 1", 1.0)]
     return [*mixed, ("1,0.01,0.3", (1.0, 0.01, 0.3))]
+
+
+def _edges(row: Array) -> Array:
+    return np.asarray(np.unique(row) / row.max(), np.float64)
 
 
 def _check(case: Case, call: Call, settings: Settings) -> tuple[Breach, ...]:

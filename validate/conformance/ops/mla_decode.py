@@ -54,6 +54,7 @@ CONTRACT = Contract(
         "bits (setting padding=bits).",
     },
     settings={
+        "widths": ("any", "k3"),
         "slots": ("any", "finite"),
         "repeat": ("bits", "values"),
         "padding": ("bits", "values"),
@@ -64,8 +65,9 @@ latent + rope] in the dtype of q or in float8_e4m3fn; block_table int32 [batch, 
 past the need name a page of nobody; query_starts int32 [batch + 1]; lengths int32 [batch] keys of
 each request, its queries included, so that query i of n sees keys 0 .. length - n + i. A key is
 ``kv_scale`` times a float8 entry; ``kv_scale`` does not apply to any other cache. Values are the first
-``latent`` numbers of a key. ``num_splits`` is how many parts the keys may be split into; a hint. out
-[tokens, heads, latent] in the dtype of q, lse float32 [tokens, heads], natural log."""
+``latent`` numbers of a key. ``num_splits`` is how many parts the keys may be split into; a hint. Output: out
+[tokens, heads, latent] in the dtype of q, lse float32 [tokens, heads], natural log. widths=k3: the kernel takes
+512 + 64 alone, and is swept at those."""
 
 
 def _keys(inputs: Inputs, request: int) -> np.ndarray:

@@ -53,6 +53,7 @@ CONTRACT = Contract(
         "bits (setting padding=bits).",
     },
     settings={
+        "widths": ("any", "k3"),
         "kv_heads": ("grouped", "equal"),
         "tail": ("any", "finite"),
         "repeat": ("bits", "values"),
@@ -64,8 +65,9 @@ float16, float32 or float8_e4m3fn; kv heads divide heads, query head h reads key
 h // (heads / kv heads) (kv_heads=equal: they are always equal). query_starts and key_starts int32
 [batch + 1]; rows of k and v behind the last key belong to nobody. A request of n queries and m keys:
 query i sees keys 0 .. m - n + i when causal, all m when not; n may be 0, m may be 0 when not causal.
-An operand is its scale times its entries; scales are other than 1 for float8 alone. out
-[tokens, heads, value] in the dtype of q (bfloat16 for float8), lse float32 [tokens, heads], natural log."""
+An operand is its scale times its entries; scales are other than 1 for float8 alone. Output: out
+[tokens, heads, value] in the dtype of q (bfloat16 for float8), lse float32 [tokens, heads], natural log.
+widths=k3: the kernel takes qk 192 and v 128 alone, and is swept at those."""
 
 
 def _out_dtype(q: np.ndarray) -> str:

@@ -10,7 +10,14 @@ import numpy as np
 from validate.conformance.ops._kda_inputs import generator
 from validate.conformance.ops._packed import typed
 from validate.conformance.ops._rounding import Expected, roundoff_of
-from validate.conformance.ops._rows import CLAUSES, TINY, check_rows, outlier_rows, shrunk_rows
+from validate.conformance.ops._rows import (
+    CLAUSES,
+    MANY,
+    TINY,
+    check_rows,
+    outlier_rows,
+    shrunk_rows,
+)
 from validate.conformance.records import (
     Axis,
     Breach,
@@ -39,6 +46,11 @@ CONTRACT = Contract(
         "padding": "A slot with id -1 gives nothing, whatever it holds.",
     },
 )
+"""made [rows, choice, width] in bfloat16 or float32, what each expert gave; ids int32 [rows,
+choice], -1 where a slot is empty, which may hold NaN or infinities; weights float32 [rows, choice]; bias
+None or [experts, width], an expert's output bias, weighted like what it made; shared None or [rows,
+width], added once. Output: y [rows, width] in the dtype of made, fresh memory. Oracle: ``combine``
+beside this contract, slot by slot in float64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +124,8 @@ def _quick() -> Iterator[CombinePoint]:
         yield CombinePoint(bias=bias, shared=shared, dtype="float32")
     for empty in ("nan", "inf"):
         yield CombinePoint(rows=5, empty=empty, bias=True)
+    for rows in MANY:
+        yield CombinePoint(rows=rows, width=16)
     for rows in (1, 2, 3, 5):
         yield CombinePoint(rows=rows, width=33, probe="rows")
     yield CombinePoint(poison="row")

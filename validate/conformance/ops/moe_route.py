@@ -65,6 +65,13 @@ CONTRACT = Contract(
         "padding": ("masked", "unspecified"),
     },
 )
+"""logits [rows, experts] in float32 or bfloat16; correction_bias float32 [experts]; top_k
+from 1 to experts; renormalize a bool; scale above 0; valid_rows: rows from there on are padding and may
+hold NaN. Output in fresh memory: ids int32 [rows, top_k], weights float32 [rows, top_k], the weight of
+each id beside it. Scores nearer than their rounding are a tie, which any order may settle unless
+``ties=lowest_index`` is declared. When every chosen sigmoid vanishes the weights are 0, not NaN. What a
+valid row of NaN gives is open, but it reaches no other row. Oracle: ``validate.oracle.route``, on the
+correction bias as declared; ``renormalize=always``: the kernel knows no raw weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from validate.conformance.captured_linear import captured
 from validate.conformance.ops._kda_inputs import generator
 from validate.conformance.ops._packed import typed
 from validate.conformance.ops._rounding import Expected, roundoff_of
 from validate.conformance.ops._rows import (
     CLAUSES,
+    MANY,
     TINY,
     check_rows,
     logistic_condition,
@@ -45,10 +47,17 @@ CONTRACT = Contract(
     outputs=("y",),
     clauses={
         **CLAUSES,
-        "element": CLAUSES["element"] + " Sums are float32; eps stands inside the root.",
+        "element": CLAUSES["element"]
+        + " Sums are float32; eps stands inside the root. Rounding to the dtype of x is allowed"
+        " before the weight and before the gate, besides that of y.",
     },
-    settings={"gate": ("none", "sigmoid")},
+    settings={"gate": ("both", "none", "sigmoid")},
 )
+"""x [rows, heads, width] in bfloat16 or float32; weight [width] in the dtype of x, one for all
+heads; eps above 0, added to the mean square; gate None, or like x: the result is then multiplied
+by sigmoid(gate). Both are swept; ``gate=none`` and ``gate=sigmoid`` declare a kernel that knows one of
+them. Output: y like x, fresh memory; a row of zeros gives
+zeros. Oracle: ``validate.oracle.rms_norm``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +71,7 @@ class NormPoint:
     kind: str = "normal"
     """``outliers``: channels as in a trained stream; ``zero``: some rows are zero; ``small``
     1e-4, where eps counts; ``large`` 1e4, where half-precision squares overflow; ``uneven``:
-    heads of very different size."""
+    heads of very different size; ``captured``: k3-nano's KDA outputs (12 heads x 16)."""
     amplitude: int = 1
     eps: float = 1e-5
     gated: bool = False
@@ -102,6 +111,11 @@ def make_case(point: NormPoint) -> Case:
         "eps": point.eps,
         "gate": gate,
     }
+    if point.kind == "captured":
+        held, rows = captured(), slice(0, point.rows)
+        inputs["x"] = typed(held["norm.x"][rows], point.dtype)
+        inputs["weight"] = typed(held["norm.weight"], point.dtype)
+        inputs["gate"] = typed(held["norm.gate"][rows], point.dtype) if point.gated else None
     axes: dict[str, Axis] = {name: getattr(point, name) for name in point.__dataclass_fields__}
     if point.poison == "row":
         poison_row(inputs, _ROWS)
@@ -112,6 +126,8 @@ def _quick(*, gated: bool) -> Iterator[NormPoint]:
     kinds = ("normal", "outliers", "zero", "small", "large", "uneven")
     for kind, dtype in product(kinds, ("bfloat16", "float32")):
         yield NormPoint(kind=kind, dtype=dtype, gated=gated)
+    for dtype in ("bfloat16", "float32"):
+        yield NormPoint(rows=20, heads=12, width=16, kind="captured", dtype=dtype, gated=gated)
     for width in (1, 7, 63, 65, 128, 576, 7168):
         yield NormPoint(width=width, gated=gated)
     for heads in HEADS:
@@ -120,6 +136,9 @@ def _quick(*, gated: bool) -> Iterator[NormPoint]:
         yield NormPoint(amplitude=amplitude, dtype="float32", gated=gated)
     for eps in (1e-6, 1e-2):
         yield NormPoint(eps=eps, kind="small", dtype="float32", gated=gated)
+    for rows in MANY:
+        yield NormPoint(rows=rows, heads=1, width=16, gated=gated)
+    yield NormPoint(rows=65, heads=12, width=8, gated=gated)
     for rows in (1, 2, 3, 5):
         yield NormPoint(rows=rows, width=33, probe="rows", gated=gated)
     yield NormPoint(poison="row", gated=gated)
@@ -141,11 +160,11 @@ def _full(*, gated: bool) -> Iterator[NormPoint]:
 
 
 def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
-    gated = settings["gate"] == "sigmoid"
-    points = _quick(gated=gated)
+    asked = {"both": (False, True), "none": (False,), "sigmoid": (True,)}[settings["gate"]]
+    parts = [_quick(gated=gated) for gated in asked]
     if effort is Effort.FULL:
-        points = chain(points, _full(gated=gated))
-    for point in dict.fromkeys(points):
+        parts += [_full(gated=gated) for gated in asked]
+    for point in dict.fromkeys(chain(*parts)):
         yield make_case(point)
 
 

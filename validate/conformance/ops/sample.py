@@ -14,7 +14,13 @@ from validate.conformance.ops._prob_rows import (
     smaller_rows,
     widened,
 )
-from validate.conformance.ops._sample_cases import coin_cases, edge_case, law_cases
+from validate.conformance.ops._sample_cases import (
+    coin_cases,
+    edge_case,
+    law_cases,
+    size_cases,
+    tail_case,
+)
 from validate.conformance.ops._sample_laws import check_call_seeds, check_row_seeds
 from validate.conformance.records import (
     Breach,
@@ -68,6 +74,8 @@ def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
         return
     yield edge_case()
     yield from coin_cases(effort, settings["order"])
+    yield from size_cases(settings["order"])
+    yield tail_case()
 
 
 def _outputs(inputs: Mapping[str, object], settings: Settings) -> Mapping[str, OutputSpec]:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from validate.conformance.captured_linear import captured
 from validate.conformance.ops._kda_inputs import generator
 from validate.conformance.ops._packed import bounds, padded, shrunk, typed
 from validate.conformance.ops._packed_check import CLAUSES, PackedForm, check_packed
 from validate.conformance.ops._rounding import Expected, roundoff_of
-from validate.conformance.ops._rows import TINY, logistic_condition, outlier_rows
+from validate.conformance.ops._rows import LIMITS, TINY, logistic_condition, outlier_rows
 from validate.conformance.records import (
     Axis,
     Breach,
@@ -29,6 +30,8 @@ from validate.oracle import short_conv
 __all__ = ["OPERATION", "ConvPoint", "make_case"]
 
 RAGGED = (5, 0, 1, 17, 2, 3)
+MANY = (3, 1, 0, 2, 6, 1, 4, 1, 1, 5, 2, 1, 7, 1, 3, 0, 2)
+"""A batch of 17 sequences."""
 _HEAD_AXES = {"x": 1, "weight": 0, "state": 1}
 
 CONTRACT = Contract(
@@ -43,6 +46,12 @@ CONTRACT = Contract(
         " inputs of each sequence, oldest first, exactly.",
     },
 )
+"""x [tokens, channels] in bfloat16 or float32; weight [channels, kernel] in the dtype of x,
+the last tap for the current token; cu_seqlens int64 [sequences + 1]; state None (zeros) or [sequences,
+channels, kernel - 1] in the dtype of x, oldest first, read and never written. Tokens past
+cu_seqlens[-1] are padding, which may hold NaN and whose outputs are not looked at. Output: y like x;
+final_state like state, in fresh memory: a sequence shorter than the kernel keeps the end of its old
+state in front. Oracle: ``validate.oracle.short_conv``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +63,8 @@ class ConvPoint:
     kernel: int = 4
     dtype: str = "bfloat16"
     kind: str = "normal"
-    """``outliers``: channels as in a trained stream; ``negative``: SiLU's left tail."""
+    """``outliers``: channels as in a trained stream; ``negative``: SiLU's left tail;
+    ``captured``: k3-nano's keys before their convolution, 192 channels."""
     amplitude: int = 1
     initial: bool = False
     poison: str = "none"
@@ -85,6 +95,8 @@ def make_case(point: ConvPoint) -> Case:
     weight = rng.normal(0.0, 0.6, (point.channels, point.kernel))
     if point.kind == "negative":
         x, weight = 12.0 + x, -np.abs(weight)
+    if point.kind == "captured":
+        x, weight = captured()["conv.x"][:tokens], captured()["conv.weight"]
     state = point.amplitude * rng.normal(size=(count, point.channels, point.kernel - 1))
     inputs: dict[str, Any] = {
         "x": typed(x, point.dtype),
@@ -113,6 +125,8 @@ def _quick() -> Iterator[ConvPoint]:
         yield ConvPoint(kernel=kernel, initial=True)
     for kind, dtype in product(("normal", "outliers", "negative"), ("bfloat16", "float32")):
         yield ConvPoint(lengths=(20, 3), kind=kind, dtype=dtype, initial=True)
+    for dtype in ("bfloat16", "float32"):
+        yield ConvPoint(lengths=(40, 26), channels=192, kind="captured", dtype=dtype)
     for amplitude in (4, 16):
         yield ConvPoint(amplitude=amplitude)
     for count in (1, 2, 3, 5, 6):
@@ -124,6 +138,18 @@ def _quick() -> Iterator[ConvPoint]:
     yield ConvPoint(lengths=(9, 5), probe="repeats")
     yield ConvPoint(lengths=(9, 5), initial=True, poison="padding")
     yield ConvPoint(lengths=(9, 5, 6), initial=True, poison="sequence")
+    yield from _sizes()
+
+
+def _sizes() -> Iterator[ConvPoint]:
+    """Longer prompts and larger batches."""
+    for length in (32, 48, 96, 128, 192, 256, 260):
+        yield ConvPoint(lengths=(length,), channels=8, initial=True)
+    for count in (7, 9, 17):
+        yield ConvPoint(lengths=MANY[:count], channels=8, initial=True, probe="order")
+        yield ConvPoint(lengths=MANY[-count:], channels=8)
+    for count in (33, 65):
+        yield ConvPoint(lengths=(1,) * count, channels=8, initial=True)
 
 
 def _full() -> Iterator[ConvPoint]:
@@ -214,6 +240,7 @@ _FORM = PackedForm(
     truths=_truths,
     carry=lambda inputs, got: {**inputs, "state": got["final_state"]},
     view=lambda _, array, __: array,
+    multiples=LIMITS,
 )
 
 

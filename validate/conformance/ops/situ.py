@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from validate.conformance.captured_linear import captured
 from validate.conformance.ops._kda_inputs import generator
 from validate.conformance.ops._packed import typed
 from validate.conformance.ops._rounding import Expected, roundoff_of
 from validate.conformance.ops._rows import (
     CLAUSES,
+    MANY,
     TINY,
     check_rows,
     logistic_condition,
@@ -48,6 +50,9 @@ CONTRACT = Contract(
         "element": CLAUSES["element"] + " One rounding to the dtype of gate; inside, float32.",
     },
 )
+"""gate and up [rows, width] in bfloat16 or float32, finite and of any size; beta and linear_beta
+above 0. Output: y like gate, fresh memory, finite for every finite input. Oracle:
+``validate.oracle.situ``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +64,8 @@ class SituPoint:
     dtype: str = "bfloat16"
     kind: str = "normal"
     """``outliers``: channels as in a trained stream; ``large`` 1e4; ``huge`` 1e38 (exponentials
-    and ratios of them overflow); ``tiny`` 1e-30; ``negative``: gates where sigmoid vanishes."""
+    and ratios of them overflow); ``tiny`` 1e-30; ``negative``: gates where sigmoid vanishes;
+    ``captured``: k3-nano's shared expert (width 96)."""
     amplitude: int = 1
     beta: float = 4.0
     linear_beta: float = 25.0
@@ -84,10 +90,14 @@ def make_case(point: SituPoint) -> Case:
     shape = (point.rows, point.width)
     size = {"large": 1e4, "huge": 1e38, "tiny": 1e-30, "zero": 0.0}.get(point.kind, 1.0)
     gate, up = (size * point.amplitude * rng.normal(size=shape) for _ in range(2))
+    if point.kind == "huge":
+        gate, up = np.clip(gate, -3e38, 3e38), np.clip(up, -3e38, 3e38)
     if point.kind == "outliers":
         gate, up = outlier_rows(rng, shape), outlier_rows(rng, shape)
     if point.kind == "negative":
         gate = -rng.uniform(20.0, 110.0, shape)
+    if point.kind == "captured":
+        gate, up = (captured()[f"situ.{name}"][: point.rows] for name in ("gate", "up"))
     inputs: dict[str, Any] = {
         "gate": typed(gate, point.dtype),
         "up": typed(up, point.dtype),
@@ -103,12 +113,16 @@ def make_case(point: SituPoint) -> Case:
 def _quick() -> Iterator[SituPoint]:
     for kind, dtype in product((*_KINDS, "outliers"), ("bfloat16", "float32")):
         yield SituPoint(kind=kind, dtype=dtype)
+    for dtype in ("bfloat16", "float32"):
+        yield SituPoint(rows=20, width=96, kind="captured", dtype=dtype)
     for width in (1, 7, 63, 65, 3072):
         yield SituPoint(width=width)
     for amplitude in (4, 16):
         yield SituPoint(amplitude=amplitude, dtype="float32")
     for beta, linear_beta in ((1.0, 1.0), (2.5, 7.0), (25.0, 4.0)):
         yield SituPoint(amplitude=4, beta=beta, linear_beta=linear_beta)
+    for rows in MANY:
+        yield SituPoint(rows=rows, width=16)
     for rows in (1, 2, 3, 5):
         yield SituPoint(rows=rows, width=33, probe="rows")
     yield SituPoint(rows=3, poison="row")

@@ -4,7 +4,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from validate.conformance.ops._filter_cases import FULL_VOCAB, Plan, filter_cases, plans
+from validate.conformance.ops._filter_cases import (
+    CROWD,
+    FULL_VOCAB,
+    LONG_VOCAB,
+    Mix,
+    Plan,
+    filter_cases,
+    in_any_order,
+    plans,
+    sharp_of,
+)
 from validate.conformance.ops._kept import (
     CLAUSES,
     DAMAGED,
@@ -19,6 +29,8 @@ from validate.conformance.ops._prob_rows import accumulated, smaller_rows
 from validate.conformance.records import Breach, Call, Case, Contract, Effort, Operation, Settings
 
 __all__ = ["OPERATION"]
+
+P_MIXED = (0.0, 1e-6, 0.01, 0.04, 0.3, 0.5, 0.82, 0.9, 0.95, 0.999, 1.0)
 
 CONTRACT = Contract(
     op="top_p_renorm_prob",
@@ -48,19 +60,28 @@ def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
         yield from filter_cases(plan, "top_p", _mixes(plan, effort), dtype="float32")
 
 
-def _mixes(plan: Plan, effort: Effort) -> list[tuple[str, float | tuple[float, ...]]]:
+def _mixes(plan: Plan, effort: Effort) -> list[tuple[str, Mix]]:
     if plan.vocab == FULL_VOCAB:
         return [("0.9,1", (0.9, 1.0))]
-    mixed: list[tuple[str, float | tuple[float, ...]]] = [
-        ("0.9,1,0.3", (0.9, 1.0, 0.3, 0.0, 0.999))
-    ]
+    if plan.rows == CROWD:
+        return [("mixed", in_any_order(P_MIXED, plan.rows))]
+    if plan.vocab == LONG_VOCAB:
+        return [("0.9,1,0.02", (0.9, 1.0, 0.02))]
+    mixed: list[tuple[str, Mix]] = [("0.9,1,0.3", (0.9, 1.0, 0.3, 0.0, 0.999))]
     if plan.hazard != "none" or plan.rows == 0:
         return mixed
     if plan.kind == "peaked" and plan.vocab == 500:  # noqa: PLR2004
         mixed += [("0,1e-6,0.5", (0.0, 1e-6, 0.5)), ("0.95,0.82,0.01", (0.95, 0.82, 0.01))]
+    if plan.kind == "gentle" and effort is Effort.QUICK:
+        mixed += [("0.01,0.04,0.6", (0.01, 0.04, 0.6, 0.02, 0.99))]
+        mixed += [("sharp", sharp_of(plan, _edges, band=accumulated(plan.vocab)))]
     if plan.rows == 1 or effort is Effort.FULL:
         mixed += [("all 0", 0.0), ("all 0.6", 0.6), ("all 1", 1.0)]
     return mixed
+
+
+def _edges(row: Array) -> Array:
+    return np.asarray(np.cumsum(-np.sort(-row)) / row.sum(), np.float64)
 
 
 def _check(case: Case, call: Call, settings: Settings) -> tuple[Breach, ...]:

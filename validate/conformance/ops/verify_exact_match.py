@@ -13,6 +13,7 @@ from validate.conformance.ops._verify_cases import (
     block_case,
     block_inputs,
     blocks,
+    edge_coins,
     lattice,
     middle,
 )
@@ -56,7 +57,16 @@ def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
         final = inputs.pop("uniform_final")
         del inputs["draft_probs"]
         inputs["uniforms"] = np.concatenate([inputs["uniforms"], final[:, None]], axis=1)
+        if block.kind == "close":
+            inputs["uniforms"] = _beside_edges(inputs)
         yield block_case(block, inputs)
+
+
+def _beside_edges(inputs: dict[str, np.ndarray]) -> np.ndarray:
+    """A coin beside an edge in every row."""
+    coins, p = inputs["uniforms"], inputs["target_probs"].astype(np.float64)
+    rng = np.random.default_rng(coins.size)
+    return edge_coins(p.reshape(coins.size, -1), coins.reshape(-1), rng).reshape(coins.shape)
 
 
 def _edges() -> Case:

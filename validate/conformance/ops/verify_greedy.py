@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validate.conformance.ops._prob_rows import as_dtype, smaller_rows
-from validate.conformance.ops._verify_cases import FULL_VOCAB, Block, block_case
+from validate.conformance.ops._verify_cases import CROWD, FULL_VOCAB, Block, block_case
 from validate.conformance.ops._verify_judge import (
     CLAUSES,
     Problem,
@@ -57,6 +57,8 @@ def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
             block = Block(kind="logits", batch=batch, drafts=drafts, vocab=vocab, hazard=hazard)
             dtype = "bfloat16" if number % 2 else "float32"
             yield block_case(block, _inputs(block, dtype), kind=dtype)
+    block = Block(kind="logits", batch=CROWD, drafts=5, vocab=37)
+    yield block_case(block, _inputs(block, "float32"), kind="float32")
     block = Block(kind="logits", batch=2, drafts=1, vocab=FULL_VOCAB)
     yield block_case(block, _inputs(block, "bfloat16"), kind="bfloat16")
 
@@ -73,6 +75,12 @@ def _inputs(block: Block, dtype: str) -> dict[str, object]:
     held = as_dtype(logits, dtype)
     drafts = np.argmax(held[:, :-1, : block.vocab].astype(np.float64), axis=2)
     wrong = np.arange(block.batch) % (block.drafts + 1)
+    length = (np.arange(block.batch) * 3 + block.drafts) % (block.drafts + 1)
+    if block.batch == CROWD:  # in no period, most of them long
+        wrong, length = (rng.integers(0, block.drafts + 1, size=CROWD) for _ in range(2))
+    if block.batch == CROWD or block.vocab == FULL_VOCAB:
+        held[::2, :, block.vocab - 1] = -1.0  # the last id is the argmax
+        drafts = np.argmax(held[:, :-1, : block.vocab].astype(np.float64), axis=2)
     for request, place in enumerate(wrong):
         if place < block.drafts:
             drafts[request, place] = (drafts[request, place] + 1) % block.vocab
@@ -82,9 +90,7 @@ def _inputs(block: Block, dtype: str) -> dict[str, object]:
         "draft_ids": drafts.astype(np.int64),
         "target_logits": held,
         "vocab": block.vocab,
-        "draft_len": ((np.arange(block.batch) * 3 + block.drafts) % (block.drafts + 1)).astype(
-            np.int64
-        ),
+        "draft_len": length.astype(np.int64),
     }
 
 

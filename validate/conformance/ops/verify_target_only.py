@@ -1,6 +1,7 @@
 """Contract of ``verify_target_only``: verification that never asks for the drafter's law."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from validate.conformance.ops._verify_cases import (
     block_case,
     block_inputs,
     blocks,
+    close_to,
+    edge_coins,
     lattice,
     middle,
 )
@@ -58,12 +61,33 @@ def _cases(effort: Effort, settings: Settings) -> Iterator[Case]:
     yield _edges()
     yield _law()
     for number, block in enumerate(blocks(effort)):
-        inputs: dict[str, object] = dict(block_inputs(block))
+        inputs: dict[str, Any] = dict(block_inputs(block))
         del inputs["draft_probs"]
         single, acc = THRESHOLDS[number % len(THRESHOLDS)]
         inputs.update(threshold_single=single, threshold_acc=acc)
+        if block.kind == "close":
+            _set_close(inputs, acc)
         label = block.kind if single == acc == 1.0 else f"{block.kind}-s{single:g}-a{acc:g}"
         yield block_case(block, inputs, kind=label)
+
+
+def _set_close(inputs: dict[str, Any], acc: float) -> None:
+    """Coins beside p / threshold_acc, and beside an edge of the draw that they lead to."""
+    ids, p = inputs["draft_ids"], inputs["target_probs"].astype(np.float64)
+    batch, drafts = ids.shape
+    rng = np.random.default_rng(ids.size)
+    share = np.take_along_axis(p[:, :drafts], ids[:, :, None], 2)[:, :, 0] / acc
+    # Every second coin: p of a draft is far from 1, and a run has to get somewhere.
+    close = close_to(share, inputs["uniforms"], rng)
+    coins = np.where(np.arange(ids.size).reshape(ids.shape) % 2, close, close / 2)
+    coins = coins.astype(np.float32)
+    run = np.cumprod(coins <= share, axis=1).sum(axis=1)
+    every = np.arange(batch)
+    weights = np.array(p[every, run])
+    short = np.flatnonzero(run < drafts)
+    weights[short, ids[short, run[short]]] = 0.0
+    inputs["uniforms"] = coins
+    inputs["uniform_final"] = edge_coins(weights, inputs["uniform_final"], rng)
 
 
 def _edges() -> Case:
