@@ -39,12 +39,11 @@ VERSES = {
 SPECULATIVE = (
     *("inside-09", "inside-17", "inside-06-sum", "add3-0", "copy-0", "copy-1", "sort-1"),
     *("brackets-2", "recall-64-0", "recall-64-1", "text-00", "text-01", "text-02", "text-03"),
-    *("unicode-4", "boundary-65"),
+    *("text-04", "boundary-65"),
 )
 """Prompts that get sampled and speculative streams: few, for every stream is stored whole."""
 BOUNDARY = (31, 32, 33, 63, 64, 65)
 UNICODE = {
-    4: ("And the king said to the café in Zürich, that it was naïve at 12 °C.", 2),
     1: ("Привет, мир: 3 × 4", 1),
     5: ("copy 日本語>日本語\n", 1),
     3: ("emoji 🙂 and ∑ᵢ xᵢ ≤ ∞", 1),
@@ -54,9 +53,8 @@ UNICODE = {
 Training saw no byte above 127, so a text of such bytes alone is noise to the
 model: its continuation rests on ties between experts, and repeats of one path
 on one card differ there by a hundred times what they differ by elsewhere. Such
-prompts (0 and 2, no longer in the set) measured the tie and not the path.
-4 has accents of two and three bytes inside a sentence that carries it, 5 has
-characters of three bytes in the task of copying. 1 and 3 keep texts that are foreign from end to end.
+prompts (0, 2 and 4, no longer in the set) measured the tie and not the path.
+5 has characters of three bytes in the task of copying. 1 and 3 keep texts that are foreign from end to end.
 """
 
 
