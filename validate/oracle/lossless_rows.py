@@ -13,7 +13,7 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from validate.errors import InputError
-from validate.oracle.lossless import Asked, Rule
+from validate.oracle.lossless import Asked, Outcome, Rule
 from validate.oracle.records import Array
 from validate.oracle.renorm import Ties
 
@@ -28,7 +28,7 @@ __all__ = [
     "surprisal_moments_of",
 ]
 
-OUTCOMES = ("plain", "accepted", "resampled", "bonus")
+OUTCOMES: tuple[Outcome, ...] = ("plain", "accepted", "resampled", "bonus")
 """Codes 0 to 3 of an emitted token's outcome."""
 
 Mask = NDArray[np.bool_]

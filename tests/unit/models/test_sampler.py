@@ -8,6 +8,7 @@ from tests.measured import assert_measured
 from validate.models.sampler import FINAL, Requests, draw, requested_law, token_logprobs, uniforms
 from validate.oracle import lossless
 from validate.oracle.lossless import Asked
+from validate.oracle.renorm import Ties
 from validate.schema import SamplingParams
 
 VOCAB = 12
@@ -25,7 +26,7 @@ PARAMS = tuple(
         )
     )
 )
-TIES = {"dense": "all", "sparse": "exactly_k"}
+TIES: dict[str, Ties] = {"dense": "all", "sparse": "exactly_k"}
 
 
 def logits(seed: int, *, tied: bool = False) -> torch.Tensor:

@@ -137,7 +137,7 @@ def test_exact_match_emits_the_plain_draws_of_the_same_seeds():
 
 
 def test_another_seed_gives_other_tokens():
-    other = [one.model_copy(update={"seed": one.seed + 100}) for one in WARM]
+    other = [one.model_copy(update={"seed": (one.seed or 0) + 100}) for one in WARM]
 
     first, second = (spec_streams(F64, params, tokens=TOKENS)[0] for params in (WARM, other))
 

@@ -6,7 +6,7 @@ import pytest
 from tests.measured import assert_measured
 from validate.errors import InputError
 from validate.oracle import lossless
-from validate.oracle.lossless import Asked
+from validate.oracle.lossless import Asked, Order
 from validate.oracle.lossless_rows import (
     OUTCOMES,
     AskedRows,
@@ -18,6 +18,7 @@ from validate.oracle.lossless_rows import (
 )
 
 VOCAB = 12
+ORDERS: tuple[Order, Order] = ("falling_p", "falling_ratio")
 ASKED = [
     Asked(temperature=t, top_k=k, top_p=p, min_p=m, ties=ties)
     for ties in ("all",)
@@ -79,11 +80,11 @@ def test_outcomes_falls_moments_and_distances_are_those_of_one_row(rule):
         if np.isnan(expected).any():
             continue
         assert_measured(laws[row], expected, atol=1e-15, rtol=1e-14)
-        for order, found in (("falling_p", by_p), ("falling_ratio", by_ratio)):
-            wanted = lossless.fall(expected, x, order=order, p=p[row], q=q[row])
-            assert_measured(found[row], wanted, atol=1e-14, rtol=0)
-        wanted = lossless.surprisal_moments(p[row])
-        assert_measured((moments.entropy[row], moments.variance[row]), wanted, atol=1e-13, rtol=0)
+        for order, found in zip(ORDERS, (by_p, by_ratio), strict=True):
+            fall = lossless.fall(expected, x, order=order, p=p[row], q=q[row])
+            assert_measured(found[row], fall, atol=1e-14, rtol=0)
+        both = lossless.surprisal_moments(p[row])
+        assert_measured((moments.entropy[row], moments.variance[row]), both, atol=1e-13, rtol=0)
         distance = lossless.edge_distance(logits[row], p[row], x, float(asked.temperature[row]))
         assert_measured(away[row], distance, atol=0, rtol=1e-15)
 

@@ -15,6 +15,7 @@ from tests.unit.models.speculation import DRAFT
 from validate import faults
 from validate.capture.backends import torch_model
 from validate.capture.backends.torch_speculative import GRID, params_of
+from validate.capture.writer import CaptureWriter
 from validate.errors import InputError
 from validate.models import SPECULATIVE_FAULTS, save_weights
 from validate.models.dspark import initialise_drafter
@@ -207,7 +208,7 @@ def test_an_interrupted_capture_is_taken_up_with_the_same_streams(inside, monkey
         if done > 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(torch_model, "CaptureWriter", small_groups(torch_model.CaptureWriter))
+    monkeypatch.setattr(torch_model, "CaptureWriter", small_groups(CaptureWriter))
     with pytest.raises(KeyboardInterrupt):
         recording.record("again", "rocm", TOKENS, prompts=PROMPTS + BARE, progress=stop)
     recording.record("again", "rocm", TOKENS, prompts=PROMPTS + BARE, resume=True)
