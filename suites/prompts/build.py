@@ -37,11 +37,15 @@ VERSES = {
 }
 """Where in the held-out text the book stands, and tokens of its prompt."""
 SPECULATIVE = (
-    *("inside-09", "inside-17", "inside-06-sum", "add3-0", "copy-0", "copy-1", "sort-1"),
-    *("brackets-2", "recall-64-0", "recall-64-1", "text-00", "text-01", "text-02", "text-03"),
+    *("inside-09", "inside-17", "inside-06-sum", "add3-0", "copy-0", "unicode-5", "unicode-1"),
+    *("brackets-2", "unicode-3", "recall-64-1", "text-00", "text-01", "text-02", "text-03"),
     *("text-04", "boundary-65"),
 )
-"""Prompts that get sampled and speculative streams: few, for every stream is stored whole."""
+"""Prompts that get sampled and speculative streams: few, for every stream is stored whole.
+
+Most tokens of a task can hardly be others and say nothing of a sampler, so texts that the model
+is unsure of are among them: power rests on the entropy of what is drawn.
+"""
 BOUNDARY = (31, 32, 33, 63, 64, 65)
 UNICODE = {
     1: ("Привет, мир: 3 × 4", 1),

@@ -24,6 +24,7 @@ TOKEN_NAMES = (
     "entropy",
     "variance",
     "edge",
+    "top",
 )
 STEP_NAMES = (
     "place",

@@ -75,6 +75,8 @@ class Tokens:
     entropy: Column
     variance: Column
     edge: Column
+    top: Column
+    """Largest probability of its row under p."""
     temperature: Column
     group: Column
     """Place of its parameters in ``Drawn.groups``."""

@@ -161,16 +161,11 @@ def _greedy_hits(tokens: Tokens) -> Column:
 
 
 def _information(tokens: Tokens) -> float:
-    """Shift of the first component per root token, for tokens drawn from the argmax.
-
-    Tokens that hit the argmax, weighted by one over its chance, stand for all rows
-    (Horvitz and Thompson), so that no row's largest probability need be stored.
-    """
+    """Shift of the first component per root token, for tokens drawn from the argmax."""
     if not len(tokens):
         return 0.0
-    top = tokens.falls[_greedy_hits(tokens), P_LAW, FALLING_P, 1]
-    moved = math.sqrt(2.0) * np.sin(math.pi * top) / (math.pi * top)
-    return float(np.sum(moved / top)) / len(tokens)
+    top = tokens.top.astype(np.float64)
+    return float(np.mean(math.sqrt(2.0) * np.sin(math.pi * top) / (math.pi * top)))
 
 
 def _shown(side: SpecSide, kind: str, tokens: Tokens) -> dict[str, float]:

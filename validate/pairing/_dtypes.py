@@ -11,6 +11,8 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 """Working dtypes that a tensor can be stored in."""
 WIDE = re.compile(r"(?:prefill|decode)\..*\.lse|.*\.router\..*|state\.[a-z]+\.kda\..*")
 """Float32 by the format, or float64 where the path works in it."""
+BOOKS = re.compile(r"spec\.[a-z-]+\.(?!.*logits$).*")
+"""Figures of drawn streams, made in float64 from the raw rows and stored in float32 by every path."""
 FREE = re.compile(
     r"renorm\..*|.*\.topk\.(?:ids|logits)|(?:decode\.)?logits\.(?:lse|tail_mass|row_min)"
 )
@@ -68,6 +70,8 @@ def _prescribed(side: Side, tensor: str, told: str) -> tuple[str, ...]:
     """Dtypes that a tensor may have; a path of some narrower dtype may store any."""
     if side.manifest.path_proof.path == "oracle":
         return ("float32", told) if told in FLOATS and told != "float32" else ("float32",)
+    if BOOKS.fullmatch(tensor):
+        return ("float32",)
     if told == "float64" and WIDE.fullmatch(tensor):
         return ("float32", "float64")
     if WIDE.fullmatch(tensor):

@@ -294,6 +294,7 @@ def _of_tokens(
         "entropy": truth.entropy[rows],
         "variance": truth.variance[rows],
         "edge": truth.edge[rows, ids],
+        "top": truth.p.max(axis=1)[rows],
     }
     return {name: x.astype(np.float32) for name, x in found.items()} | {
         "tokens": ids.astype(np.int32),

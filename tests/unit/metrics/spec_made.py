@@ -33,6 +33,7 @@ def plain(ids: Sequence[int] | np.ndarray, **changes: Any) -> dict[str, np.ndarr
         "entropy": np.full(len(x), ENTROPY),
         "variance": np.full(len(x), VARIANCE),
         "edge": np.zeros(len(x)),
+        "top": np.full(len(x), max(LAW)),
     }
     return {name: np.asarray(value) for name, value in (made | changes).items()}
 

@@ -18,6 +18,8 @@ NATIVE = {
     "prefill.router.1.weights": F32,
     "state.oneshot.kda.0": F32,
     "state.oneshot.conv.0": ml_dtypes.bfloat16,
+    "spec.spec-sampled.p": F32,
+    "spec.spec-sampled.verify.logits": ml_dtypes.bfloat16,
 }
 
 

@@ -221,4 +221,5 @@ def _of_tokens(
         "entropy": moments.entropy,
         "variance": moments.variance,
         "edge": edge_distances(logits, p, ids, temperature),
+        "top": p.max(axis=1),
     }

@@ -46,7 +46,7 @@ __all__ = [
     "speculative_artifact",
 ]
 
-TOKENS: Mapping[str, int] = {"sampled": 64, "spec-greedy": 24, "spec-sampled": 64}
+TOKENS: Mapping[str, int] = {"sampled": 80, "spec-greedy": 24, "spec-sampled": 80}
 """Tokens of each stream where the target's key ``tokens`` names no other number."""
 FORCED = 24
 """Emitted tokens whose verify rows are stored, beside teacher-forced ones."""
