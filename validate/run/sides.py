@@ -11,6 +11,7 @@ from validate.schema.paths import (
     PAD_BRANCHES,
     PATHS,
     TARGET_PATHS,
+    UNDRAFTED,
 )
 from validate.schema.suite import Suite
 
@@ -220,11 +221,14 @@ def _promised_branches(manifest: Manifest, path: str) -> tuple[list[tuple[str, .
         (name,) for name in rule.requires if not _excused(name, options)
     ]
     forbidden = list(rule.forbids)
-    for (key, value), branch in OPTION_BRANCHES.items():
-        if options.get(key) == value:
-            required.append((branch,))
-        else:
-            forbidden.append(branch)
+    off = UNDRAFTED if options.get("draft") == "off" else ()
+    named = [
+        branch
+        for (key, value), branch in OPTION_BRANCHES.items()
+        if options.get(key) == value and key not in off
+    ]
+    required += [(branch,) for branch in named]
+    forbidden += [b for b in dict.fromkeys(OPTION_BRANCHES.values()) if b not in named]
     if path == "rocm":
         required += _pads(manifest, options)
     return required, forbidden

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["OPTION_BRANCHES", "PAD_BRANCHES", "PATHS", "TARGET_PATHS", "PathRule"]
+__all__ = ["OPTION_BRANCHES", "PAD_BRANCHES", "PATHS", "TARGET_PATHS", "UNDRAFTED", "PathRule"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,5 +53,15 @@ OPTION_BRANCHES: Mapping[tuple[str, str], str] = {
     ("state", "bf16"): "kda.state.bfloat16",
     ("renorm", "all"): "renorm.all",
     ("renorm", "exactly_k"): "renorm.exactly_k",
+    ("draft", "on"): "draft.block",
+    ("draft", "onehot"): "draft.block",
+    ("verifier", "chain"): "verify.chain",
+    ("verifier", "target_only"): "verify.target_only",
+    ("verifier", "exact_match"): "verify.exact_match",
+    ("build", "dense"): "sampler.dense",
+    ("build", "sparse"): "sampler.sparse",
 }
-"""Branch that an option and its value promise. An option that is not set forbids it."""
+"""Branch that an option and its value promise. A branch that no set option promises is forbidden."""
+
+UNDRAFTED = ("verifier",)
+"""Options that promise nothing where ``draft`` is ``off``."""

@@ -4,12 +4,15 @@ import hashlib
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tests.unit.models.small import ROWS, rocm, run_decode, run_prefill
 from validate.models import FAULTS, RULES, PathOptions, Trace, load_config, weight_shapes
 from validate.models.heads import ACCEPTED_HEADS
+from validate.models.sampler import Build
+from validate.models.verify import Verifier
 from validate.schema.paths import OPTION_BRANCHES, PAD_BRANCHES, PATHS
 
 ROOT = Path(__file__).parents[3]
@@ -36,7 +39,9 @@ def test_every_weight_is_on_the_page():
 def test_every_branch_is_on_the_page_and_none_that_cannot_run():
     page = MODEL.partition("### Branches")[2].partition("### Sites")[0]
     on_page = {n for n in named(page) if n.startswith(("mla.", "kda.", "lse_"))}
-    of_captures = {f"renorm.{rule}" for rule in RULES}
+    of_captures = {f"renorm.{rule}" for rule in RULES} | {"draft.block"}
+    of_captures |= {f"verify.{rule}" for rule in get_args(Verifier)}
+    of_captures |= {f"sampler.{build}" for build in get_args(Build)}
     possible: set[str] = set()
     for options in (
         PathOptions(splits=2),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.run.made import REFERENCE, ROCM, side
+from tests.unit.run.made import REFERENCE, ROCM, gate, run, side
 from validate.run.sides import capture_digest, content_digest, proof_gaps
 from validate.schema.manifest import PathProof
 
@@ -101,6 +101,68 @@ def test_options_of_the_manifest_count_below_the_target():
     assert gaps("rocm:fault=VX-01", without(ROCM, "mla.decode.pad.zero"), fault="VX-01") == [
         "lacks the branch mla.decode.pad.zero or mla.decode.pad.tile or mla.decode.pad.repeat"
     ]
+
+
+DRAWN = {"draft": "on", "verifier": "chain", "build": "sparse"}
+DRAFTED = {"draft.block": 9, "verify.chain": 9, "sampler.sparse": 20}
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "ran"),
+    [
+        ("rocm", DRAWN, DRAFTED),
+        ("rocm:draft=onehot", DRAWN, DRAFTED),
+        ("rocm:draft=off", {"draft": "off", "build": "sparse"}, {"sampler.sparse": 20}),
+        ("rocm:draft=off", DRAWN, {"sampler.sparse": 20}),
+        (
+            "rocm:verifier=exact_match",
+            DRAWN,
+            without(DRAFTED, "verify.chain") | {"verify.exact_match": 9},
+        ),
+        ("rocm", {}, {}),
+    ],
+)
+def test_drafter_verifier_and_sampler_are_proven(target, options, ran):
+    """What the options say was drafted, verified and drawn with; draft=off promises a sampler alone."""
+    assert gaps(target, ROCM | ran, options=options) == []
+
+
+@pytest.mark.parametrize("name", list(DRAFTED))
+def test_every_branch_of_drawn_streams_is_needed(name):
+    """Missing, or there with count 0."""
+    assert gaps("rocm", ROCM | without(DRAFTED, name), options=DRAWN) == [
+        f"lacks the branch {name}"
+    ]
+    assert gaps("rocm", ROCM | DRAFTED | {name: 0}, options=DRAWN) == [f"lacks the branch {name}"]
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "ran", "expected"),
+    [
+        ("rocm:draft=off", DRAWN, DRAFTED, ["draft.block", "verify.chain"]),
+        ("rocm", {}, {"draft.block": 1, "sampler.dense": 1}, ["draft.block", "sampler.dense"]),
+        ("rocm", DRAWN, DRAFTED | {"verify.target_only": 1}, ["verify.target_only"]),
+        ("rocm", DRAWN, DRAFTED | {"sampler.dense": 1}, ["sampler.dense"]),
+    ],
+)
+def test_another_drafter_verifier_or_sampler_is_named(target, options, ran, expected):
+    """Two verifiers in one proof are one too many."""
+    assert gaps(target, ROCM | ran, options=options) == [
+        f"ran the branch {name}, which its target does not name" for name in expected
+    ]
+
+
+def test_a_capture_that_lacks_its_drafter_is_incomparable():
+    """Through the whole of compare: the yardstick's gate, exit 4."""
+    proof = PathProof(path="rocm", branches=ROCM | {"sampler.sparse": 20})
+    cand = side("rocm", path_proof=proof, options=DRAWN)
+
+    report = run(cand)
+
+    found = gate(report, "yardstick.path_proof")
+    assert str(report.verdict) == str(found.outcome) == "INCOMPARABLE"
+    assert "cand 'rocm' lacks the branch draft.block" in found.reason
+    assert "cand 'rocm' lacks the branch verify.chain" in found.reason
 
 
 def test_timing_is_no_content():
