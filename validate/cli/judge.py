@@ -10,11 +10,13 @@ from validate.capture.digest import prompt_set_digest
 from validate.capture.resolve import Progress
 from validate.capture.targets import did_you_mean
 from validate.cli.cast import gather
+from validate.cli.drawn import draw_enough
 from validate.cli.lengths import Lengths, choose_prompts, parse_lengths
 from validate.cli.session import open_project, read_target
 from validate.errors import InputError
 from validate.report import load_report
 from validate.run import compare, golden_path
+from validate.run.drawn import shorten
 from validate.schema import Prompt, Side
 from validate.schema.report import Report
 from validate.schema.suite import Suite, Waiver
@@ -69,10 +71,14 @@ def judge(asked: Asked, progress: Progress) -> Report:
     held = load_prompts(project.root / suite.prompts)
     if any(side.folder is None for side in sides):
         _check_prompts(asked, lengths, held)
+    drawn = None if lengths is None else lengths.drawn
+    if drawn is not None:
+        sides = sides[0], draw_enough(sides[1], drawn, held=held, ids=asked.prompts)
     cast = gather(*sides, project=project, suite=suite, fresh=asked.fresh, progress=progress)
+    prompts = choose_prompts(cast.ref.prompts, ids=asked.prompts, lengths=lengths)
     return compare(
         ref=cast.ref,
-        cand=cast.cand,
+        cand=cast.cand if drawn is None else shorten(cast.cand, drawn, prompts=prompts),
         suite=suite,
         limits=limits,
         repeats=cast.repeats,
@@ -81,7 +87,7 @@ def judge(asked: Asked, progress: Progress) -> Report:
         config=cast.config,
         only=asked.only,
         skip=asked.skip,
-        prompts=choose_prompts(cast.ref.prompts, ids=asked.prompts, lengths=lengths),
+        prompts=prompts,
         reused=cast.reused,
         blocked=(*cast.blocked, *other_prompts(cast.ref, suite=suite, held=held)),
         waivers=waivers,

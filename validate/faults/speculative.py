@@ -4,7 +4,12 @@ from dataclasses import dataclass
 
 from validate.schema.fault import Expect, Fault
 
-__all__ = ["SPECULATIVE_CONTROLS", "SPECULATIVE_FAULTS", "SpeculativeControl"]
+__all__ = [
+    "SPECULATIVE_CONTROLS",
+    "SPECULATIVE_EFFECTS",
+    "SPECULATIVE_FAULTS",
+    "SpeculativeControl",
+]
 
 
 def _fault(
@@ -280,3 +285,6 @@ SPECULATIVE_CONTROLS: tuple[SpeculativeControl, ...] = (
         source="Accept with p(x), else p without x: SGLang's threshold-free target-only rule.",
     ),
 )
+
+SPECULATIVE_EFFECTS: dict[str, dict[str, float]] = {}
+"""Fault to its own size in a gate's unit, where it is below the effect that the suite demands."""
