@@ -203,7 +203,7 @@ def falls(
         mine, order = law[row], key[row]
         before = order > order[x]
         before[:x] |= order[:x] == order[x]
-        found[row] = np.where(before, mine, 0.0).sum(), mine[x]
+        found[row] = mine[before].sum(), mine[x]
     return found
 
 
@@ -217,15 +217,14 @@ class Moments(NamedTuple):
 def surprisal_moments_of(law: Float64[Array, "rows vocab"]) -> Moments:
     """``surprisal_moments`` of every row."""
     moments = Moments(np.empty(len(law)), np.empty(len(law)))
-    for part in _parts(law.shape):
-        mine = law[part]
-        held = mine > 0
-        surprisal = np.zeros(mine.shape)
-        surprisal[held] = -np.log(mine[held])
-        moments.entropy[part] = (mine * surprisal).sum(axis=1)
-        surprisal -= moments.entropy[part, None]
+    for row, mine in enumerate(law):
+        held = mine[mine > 0]
+        surprisal = -np.log(held)
+        moments.entropy[row] = entropy = np.sum(held * surprisal)
+        surprisal -= entropy
         surprisal *= surprisal
-        moments.variance[part] = (mine * surprisal).sum(axis=1)
+        surprisal *= held
+        moments.variance[row] = np.sum(surprisal)
     return moments
 
 
