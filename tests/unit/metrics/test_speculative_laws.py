@@ -131,6 +131,17 @@ class TestUniform:
         assert found.detection is not None
         assert found.detection.effect > 1e6
 
+    def test_a_kind_of_certain_tokens_alone_claims_no_power(self):
+        sure = steps(0.5)
+        for tensors in sure.values():
+            tensors["entropy"] = 0.0 * tensors["entropy"]
+
+        found = speculative_uniform(pair(side({"sampled": fair(60), "spec-sampled": sure})), LEVELS)
+
+        assert found.detection is not None
+        assert found.detection.effect == math.inf
+        assert found.n_of == "sampled tokens (spec-sampled)"
+
     def test_greedy_requests_are_left_out(self):
         found = speculative_uniform(pair(side({"sampled": greedy()}, temperature=0.0)), LEVELS)
 
