@@ -8,16 +8,26 @@ import numpy as np
 from validate.capture.targets import did_you_mean
 from validate.errors import InputError
 from validate.faults import FAULTS
-from validate.faults.speculative import SPECULATIVE_CONTROLS, SPECULATIVE_EFFECTS
+from validate.faults.speculative import SPECULATIVE_CONTROLS, SPECULATIVE_SAMPLES, Sample
 from validate.schema import Prompt
 from validate.schema.fault import Expect
 
-__all__ = ["AREAS", "Area", "Case", "cases_of", "chosen", "find_area", "random_prompts"]
+__all__ = [
+    "AREAS",
+    "Area",
+    "Case",
+    "cases_of",
+    "chosen",
+    "drawn_from",
+    "find_area",
+    "random_prompts",
+]
 
 SIDE_TARGETS = {"cand": "rocm"}
 """Which path a fault of a side is planted in."""
 RANDOM_SEED = 20261130
-RANDOM_PROMPTS, RANDOM_LENGTH = 16, 40
+RANDOM_PROMPTS, RANDOM_LENGTHS = 48, (2, 12)
+"""Short: behind many random bytes rounding moves a draw of every fourth prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +44,8 @@ class Case:
     gates: tuple[str, ...] = ()
     """Gates that the record names."""
     severity: str | None = None
-    random_prompts: bool = False
-    """Prompts of random bytes in place of the suite's; ref is then run here too."""
-    effects: Mapping[str, float] = field(default_factory=dict)
-    """Gate to the fault's own size, where the suite's effect is larger."""
+    sample: Sample = field(default_factory=Sample)
+    """What is drawn, where it is not what a default capture holds."""
 
     @property
     def key(self) -> str:
@@ -64,7 +72,7 @@ def _speculative_controls() -> tuple[Case, ...]:
             source=one.source,
             target=one.target,
             expect="PASS",
-            random_prompts=one.prompts == "random",
+            sample=one.sample,
         )
         for one in SPECULATIVE_CONTROLS
     )
@@ -115,7 +123,7 @@ def cases_of(area: Area) -> tuple[Case, ...]:
                     expect=fault.expect,
                     gates=gates,
                     severity=severity,
-                    effects=SPECULATIVE_EFFECTS.get(fault.id, {}),
+                    sample=SPECULATIVE_SAMPLES.get(fault.id, Sample()),
                 )
             )
     return (*faults, *area.controls())
@@ -138,12 +146,20 @@ def chosen(cases: Sequence[Case], ids: Sequence[str]) -> tuple[Case, ...]:
     return tuple(case for case in cases if not ids or case.id in ids)
 
 
+def drawn_from(prompts: Sequence[Prompt]) -> tuple[Prompt, ...]:
+    """The prompts with the tag that has them drawn from."""
+    return tuple(
+        prompt.model_copy(update={"tags": tuple(dict.fromkeys((*prompt.tags, "speculative")))})
+        for prompt in prompts
+    )
+
+
 def random_prompts() -> tuple[Prompt, ...]:
-    """Prompts of random bytes behind the begin token, of lengths from 8 to 40; always the same."""
+    """Prompts of random bytes behind the begin token, of 2 to 11 bytes; always the same."""
     rng = np.random.default_rng(RANDOM_SEED)
     made = []
     for number in range(RANDOM_PROMPTS):
-        length = int(rng.integers(8, RANDOM_LENGTH))
+        length = int(rng.integers(*RANDOM_LENGTHS))
         ids = (256, *(int(x) for x in rng.integers(0, 256, size=length)))
         tags = ("random", "speculative", *(("tensors",) if number < 3 else ()))  # noqa: PLR2004
         made.append(

@@ -47,7 +47,7 @@ def judge_case(bench: Bench, case: Case, *, fresh: bool) -> CaseReport:
     project = load_project(bench.project)
     suite, limits = _suite(bench, case), load_limits(project.root / load_suite(bench.suite).limits)
     stage = set_stage(bench, case, area=find_area(bench.area), project=project, suite=suite)
-    key = stage_key(bench, case, stage, project) | {
+    key = stage_key(case, stage, project) | {
         "sources": sources(),
         "suite": suite.digest,
         "limits": limits_digest(limits),
@@ -58,7 +58,7 @@ def judge_case(bench: Bench, case: Case, *, fresh: bool) -> CaseReport:
         return row.model_copy(update={"reused": True})
     report = compare(
         ref=stage.ref,
-        cand=make_cand(bench, case, stage, project),
+        cand=make_cand(case, stage, project),
         suite=suite,
         limits=limits,
         repeats=stage.repeats,
@@ -109,7 +109,7 @@ def row_of(case: Case, report: Report, *, area: str, prompts: int) -> CaseReport
         severity=case.severity,
         expect=case.expect,
         expected_gates=wanted,
-        effect=dict(case.effects),
+        effect=dict(case.sample.effects),
         verdict=verdict,
         caught_by=caught,
         missed_by=missed,
@@ -153,8 +153,8 @@ def _suite(bench: Bench, case: Case) -> Suite:
     """The suite, with the fault's own size in place of the effects that it is below."""
     suite = load_suite(bench.suite)
     gates = tuple(
-        gate.model_copy(update={"effect": case.effects[gate.name]})
-        if gate.name in case.effects
+        gate.model_copy(update={"effect": case.sample.effects[gate.name]})
+        if gate.name in case.sample.effects
         else gate
         for gate in suite.gates
     )

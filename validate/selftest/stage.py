@@ -17,7 +17,7 @@ from validate.faults import FAULT_SIDES
 from validate.run.sides import capture_digest
 from validate.schema import Prompt, Side
 from validate.schema.suite import Suite
-from validate.selftest.cases import Area, Case, random_prompts
+from validate.selftest.cases import Area, Case, drawn_from, random_prompts
 from validate.suite import load_prompts
 
 __all__ = ["ORACLE", "Bench", "Stage", "make_cand", "set_stage", "stage_key"]
@@ -37,8 +37,6 @@ class Bench:
     project: Path
     """The project file."""
     suite: Path
-    tokens: int | None = None
-    """Tokens a stream in the captures made here; None: as a target has them."""
     prompts: tuple[str, ...] = ()
     """Prompts that count; empty: all that the area looks at."""
 
@@ -61,24 +59,21 @@ def set_stage(bench: Bench, case: Case, *, area: Area, project: Project, suite: 
         InputError: No prompt is left, or ``ref`` is unknown.
         CaptureError: A golden is stale or damaged: it would make every fault look caught.
     """
-    path = project.root / suite.prompts
+    path, sample = project.root / suite.prompts, case.sample
     asked, name = load_prompts(path), path.stem
-    if case.random_prompts:
+    if sample.prompts == "random":
         asked, name = random_prompts(), "random-bytes"
-    kept = tuple(
-        prompt
-        for prompt in asked
-        if area.wants(prompt)
-        and (case.random_prompts or not bench.prompts or prompt.id in bench.prompts)
-    )
+    elif sample.prompts == "all":
+        asked, name = drawn_from(asked), f"{name}-drawn"
+    chosen = bench.prompts if sample.prompts != "random" else ()
+    kept = tuple(p for p in asked if area.wants(p) and (not chosen or p.id in chosen))
     if not kept:
-        msg = (
-            f"selftest of {area.name}: none of the prompts {', '.join(bench.prompts)} is one of its"
-        )
+        msg = f"selftest of {area.name}: none of the prompts {', '.join(chosen)} is one of its"
         raise InputError(msg)
-    target = _target(RUN_HERE if case.random_prompts else bench.ref, project)
+    stands_in = RUN_HERE if sample.prompts != "default" else None
+    target = _target(sample.ref or stands_in or bench.ref, project)
     if target.folder is None:
-        ref = _made(_longer(target, bench.tokens), project, kept, name)
+        ref = _made(_longer(target, sample.tokens), project, kept, name)
         return Stage(ref=ref, repeats=(), oracle=None, prompts=kept, prompt_set=name)
     beside = [one for one in project.repeats(target.name) if project.folder(one).is_dir()]
     has_oracle = ORACLE in project.targets and project.folder(ORACLE).is_dir()
@@ -91,15 +86,15 @@ def set_stage(bench: Bench, case: Case, *, area: Area, project: Project, suite: 
     )
 
 
-def make_cand(bench: Bench, case: Case, stage: Stage, project: Project) -> Side:
+def make_cand(case: Case, stage: Stage, project: Project) -> Side:
     """The candidate's capture; made where no earlier one is of the same sources and options."""
-    target = _longer(_target(case.target, project), bench.tokens)
+    target = _longer(_target(case.target, project), case.sample.tokens)
     return _made(target, project, stage.prompts, stage.prompt_set)
 
 
-def stage_key(bench: Bench, case: Case, stage: Stage, project: Project) -> dict[str, str]:
+def stage_key(case: Case, stage: Stage, project: Project) -> dict[str, str]:
     """What the numbers of a case rest on, by name."""
-    target = _longer(_target(case.target, project), bench.tokens)
+    target = _longer(_target(case.target, project), case.sample.tokens)
     others = [stage.ref, *stage.repeats, *(() if stage.oracle is None else (stage.oracle,))]
     return {
         "case": repr(case),
