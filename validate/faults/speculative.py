@@ -104,6 +104,15 @@ _SAMPLING = (
         "A per-batch seed where one a request is asked for; close to SA-13. Planted where seeds "
         "are read: all are the first one's.",
     ),
+    _fault(
+        "VX-40",
+        "The mask of greedy requests is left over from another batch",
+        _LAW,
+        "Close to SA-01, for a share of tokens: the condition is read from a buffer that was not "
+        "written for this batch. Planted where the target's law is made: three rows in ten, "
+        "whatever was asked for, have all mass on their largest logit, which is the effect that "
+        "speculative.uniform must see.",
+    ),
 )
 
 _DRAFTING = (
