@@ -108,9 +108,11 @@ def gate_problem(gate: GateReport, *, by_floor: bool) -> str | None:
     """
     found, limit = gate.measurement, gate.limit
     unseen = gate.kind == "lossless" and gate.outcome is Outcome.INCONCLUSIVE
-    if gate.name == "yardstick.floor" or gate.outcome is Outcome.PASS:
-        beyond = None
-    elif unseen and found is not None and found.value is not None:
+    if (
+        gate.name == "yardstick.floor"
+        or gate.outcome is Outcome.PASS
+        or (unseen and found is not None and found.value is not None)
+    ):
         beyond = None
     elif gate.outcome is not Outcome.INCONCLUSIVE:
         beyond = gate.reason or str(gate.outcome)
