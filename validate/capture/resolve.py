@@ -16,6 +16,7 @@ from pathlib import Path
 
 from validate.capture.format import MANIFEST
 from validate.capture.goldens import VERIFIED_NAME, stale_reason
+from validate.capture.importers import is_lm_eval_folder
 from validate.capture.project import Project
 from validate.capture.provenance import (
     cpu_flags,
@@ -285,7 +286,7 @@ def open_stored(target: Target, project: Project) -> Resolved:
     if folder is None:
         msg = f"target '{target.text}' runs here; it is no stored capture"
         raise InputError(msg)
-    if not (folder / MANIFEST).is_file():
+    if not (folder / MANIFEST).is_file() and not is_lm_eval_folder(folder):
         missing = "no such folder" if not folder.is_dir() else f"no {MANIFEST} in it"
         hides = target.kind == "folder" and target.name in project.targets
         why = f"\n  note   : this folder hides the target named {target.name}" if hides else ""

@@ -6,12 +6,12 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from validate.schema.pair import Side
-
 __all__ = [
     "HASH_DIGITS",
     "SIDECAR",
     "EvalItem",
+    "EvalMatch",
+    "EvalPair",
     "EvalRequests",
     "EvalSet",
     "EvalTask",
@@ -123,7 +123,36 @@ class EvalSet:
     """What the source does not hold and which check is lost by it, in sentences."""
 
 
-def evals_of(side: Side) -> EvalSet | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalPair:
+    """One task through one filter: the same items on both sides, in one order."""
+
+    task: EvalTask
+    filter: str
+    ref: tuple[EvalItem, ...]
+    cand: tuple[EvalItem, ...]
+
+    @property
+    def name(self) -> str:
+        """Task, and filter where it is not ``none``."""
+        return self.task.name if self.filter == "none" else f"{self.task.name} ({self.filter})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalMatch:
+    """What pairing found of two sides' evals."""
+
+    pairs: tuple[EvalPair, ...] = ()
+    """Empty where there is a reason or something is missing."""
+    missing: str | None = None
+    """Which side holds no evals, with the next step; None: both do."""
+    reasons: tuple[str, ...] = ()
+    """Every difference that forbids a comparison."""
+    same: bool = False
+    """Whether both sides are one object: ref against itself."""
+
+
+def evals_of(side: object) -> EvalSet | None:
     """The evals of a side, or None: the attribute ``evals`` is not part of ``Side``."""
     found: EvalSet | None = getattr(side, "evals", None)
     return found
