@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -109,14 +110,16 @@ def run_side(side: SmolSide, *, runs: Path, folder: Path, items: int, threads: i
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     loaded = load_smollm(side, cache=runs / "weights-float32")
-    with show_progress() as progress:
-        record_logits(
-            loaded,
-            side,
-            prompts=texts(loaded.tokenizer.encode),
-            out=folder / "logits",
-            progress=progress,
-        )
+    if not (folder / "logits" / "manifest.json").is_file():
+        shutil.rmtree(folder / "logits", ignore_errors=True)  # half a minute of work
+        with show_progress() as progress:
+            record_logits(
+                loaded,
+                side,
+                prompts=texts(loaded.tokenizer.encode),
+                out=folder / "logits",
+                progress=progress,
+            )
     if not (folder / f"evals-{items}").is_dir():
         run_evals(
             loaded,
