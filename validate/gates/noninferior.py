@@ -47,7 +47,7 @@ def needed(measurement: Measurement, interval: Interval, margin: float) -> int |
     By the law of large samples, 5 % on top. None where the drop itself is not below the margin.
     """
     value = defined(measurement) if measurement.worst_value is None else measurement.worst_value
-    if interval.high is None or not value < margin:
+    if interval.high is None or not math.isfinite(interval.high) or not value < margin:
         return None
     ratio = (interval.high - value) / (margin - value)
     return math.ceil(MARGIN * measurement.n * ratio * ratio)

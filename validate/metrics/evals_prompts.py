@@ -43,8 +43,9 @@ def evals_prompts(pair: Pair, _levels: Levels) -> Measurement:
     wrong = [
         (role, item, why)
         for role, side in (("ref", pair.ref), ("cand", pair.cand))
+        for expected in [_expected(side)]
         for item in found[role]
-        if (why := _wrong(item, side)) is not None
+        if (why := _wrong(item, expected)) is not None
     ]
     return Measurement(
         metric=NAME,
@@ -61,9 +62,12 @@ def evals_prompts(pair: Pair, _levels: Levels) -> Measurement:
     )
 
 
-def _wrong(item: EvalItem, side: Side) -> str | None:
+def _expected(side: Side) -> int | None:
     evals = evals_of(side)
-    expected = None if evals is None else evals.bos_expected
+    return None if evals is None else evals.bos_expected
+
+
+def _wrong(item: EvalItem, expected: int | None) -> str | None:
     if item.bos is not None and (item.bos != expected if expected is not None else item.bos > 1):
         wanted = ONE_BOS if expected is None else expected
         return f"starts with {item.bos} BOS tokens where the tokenizer puts {wanted}"

@@ -46,7 +46,7 @@ def evals_rates(pair: Pair, levels: Levels) -> Measurement:
     parts = []
     shown = {}
     for one, kind, bad in asked:
-        found = [(bad(a), bad(b)) for a, b in zip(one.ref, one.cand, strict=True)]
+        found = list(zip([bad(a) for a in one.ref], [bad(b) for b in one.cand], strict=True))
         rose = sum(b and not a for a, b in found)
         fell = sum(a and not b for a, b in found)
         name = f"{one.name}, {kind}"
@@ -71,8 +71,7 @@ def _unreadable(item: EvalItem) -> bool:
 
 
 def _invalid(item: EvalItem) -> bool:
-    values = (*item.scores.values(), *item.loglikelihoods)
-    return any(not math.isfinite(value) for value in values)
+    return not math.isfinite(sum(item.loglikelihoods) + sum(item.scores.values()))
 
 
 _KINDS: dict[str, Callable[[EvalItem], bool]] = {

@@ -228,7 +228,8 @@ def _verdicts(law: _Law, bench: Bench, cast: Cast) -> tuple[list[Verdict], list[
     plain = law.settings(declared=False)
     judged = bench.pair(cast.ref, cast.cand, **law.settings(declared=True))
     itself = bench.pair(cast.ref, cast.ref, **plain)
-    on_self = bench.measure(itself, what="ref against itself")
+    told = [gate for gate in bench.measured_gates if gate.on_self is not None]
+    on_self = bench.measure(itself, what="ref against itself", gates=told)
     repeated, notes = bench.repeats(cast.ref, cast.repeats, **plain)
     floors = {
         gate.name: yardstick.floor_of(

@@ -1,5 +1,6 @@
 """Compare the sides of ``make smollm``: log-likelihoods item by item, logits row by row."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ FLOAT32_SHARE = 0.1
 BFLOAT16_SHARE = 1.0
 """And how much it may move bfloat16: no more than bfloat16 itself."""
 SCORED_WHOLE = "bits_per_byte"
+ROLLING = "loglikelihood_rolling"
 
 
 class Side(NamedTuple):
@@ -173,11 +175,13 @@ def _measure(ref: Side, cand: Side) -> tuple[_Numbers, tuple[TaskFound, ...], Lo
     bits: list[float] = []
     tasks = []
     for task, items in pairs.items():
-        found, moved = _task(task, items)
+        whole = sets[0].tasks[task].output_type == ROLLING
+        scores = np.array([[_score(side, whole=whole) for side in pair] for pair in items])
+        found, moved = _task(task, items, score=SCORED_WHOLE if whole else "acc", scores=scores)
         tasks.append(found)
         loglik += moved
-        if found.score == SCORED_WHOLE:
-            bits += [b.scores[SCORED_WHOLE] - a.scores[SCORED_WHOLE] for a, b in items]
+        if whole:
+            bits += (scores[:, 1] - scores[:, 0]).tolist()
     logits, kl = _logits(ref, cand)
     return _Numbers(np.array(loglik), np.array(bits), kl), tuple(tasks), logits
 
@@ -208,14 +212,28 @@ def _paired(
     return pairs
 
 
-def _task(task: str, items: Sequence[tuple[EvalItem, EvalItem]]) -> tuple[TaskFound, list[float]]:
+def _score(item: EvalItem, *, whole: bool) -> float:
+    """Right or wrong; or bits per byte of a text, as lm-eval counts its bytes."""
+    if not whole:
+        return item.scores["acc"]
+    if not item.target:
+        msg = f"{item.task} document {item.doc_id}: no target text, so no bits per byte"
+        raise IncomparableError(msg)
+    return -item.loglikelihoods[0] / (len(item.target.encode("utf-8")) * math.log(2))
+
+
+def _task(
+    task: str,
+    items: Sequence[tuple[EvalItem, EvalItem]],
+    *,
+    score: str,
+    scores: NDArray[np.float64],
+) -> tuple[TaskFound, list[float]]:
     deltas = [np.subtract(b.loglikelihoods, a.loglikelihoods) for a, b in items]
     moved = [float(np.abs(d).mean()) for d in deltas]
     every = np.concatenate(deltas)
     sums = [float(d.sum()) for d in deltas]
     limits = mean_limits(sums, levels=Levels(low=0.95))
-    score = SCORED_WHOLE if SCORED_WHOLE in items[0][0].scores else "acc"
-    scores = np.array([[side.scores[score] for side in pair] for pair in items])
     return TaskFound(
         task=task,
         items=len(items),

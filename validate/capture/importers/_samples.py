@@ -17,7 +17,6 @@ __all__ = ["digest_of", "read_items"]
 REQUEST = "gen_args_0"
 """lm-eval's name of a sample's first request; ``arg_1`` holds its generation arguments."""
 NO_FILTER = "none"
-SIDE_KEYS = ("prompt_tokens", "prompt_tokens_hash", "bos", "truncated", "finish_reason")
 
 
 def digest_of(value: object) -> str:
@@ -63,6 +62,22 @@ def _broken(number: int, line: bytes, err: ValidationError) -> Fault:
     return Fault(f"line {number} is no whole sample{half}: {where}{first['msg']}")
 
 
+NOTHING = (None,) * 6
+"""What a foreign sample keeps beside: no ids, finish reason, prompt tokens, BOS or truncation."""
+
+
+def _beside(held: Mapping[str, Any]) -> tuple[Any, ...]:
+    ids = held.get("token_ids")
+    return (
+        None if ids is None else tuple(ids),
+        held.get("finish_reason"),
+        held.get("prompt_tokens"),
+        _short(held.get("prompt_tokens_hash")),
+        held.get("bos"),
+        held.get("truncated"),
+    )
+
+
 class _Reader:
     """Turns the lines of one task into items."""
 
@@ -76,29 +91,24 @@ class _Reader:
     def item(self, line: bytes) -> EvalItem:
         """One line; a plain ``float`` of a bool or number is a score, text is none."""
         raw: dict[str, Any] = self.validate(line)
-        values, greedy, response = _responses(raw.get("resps"), rolling=self.rolling)
-        beside = raw.get(SIDECAR) or {}
-        ids = beside.get("token_ids")
+        get = raw.get
+        values, greedy, response = _responses(get("resps"), rolling=self.rolling)
+        beside = get(SIDECAR)
         return EvalItem(
             self.task,
-            raw.get("filter") or NO_FILTER,
+            get("filter") or NO_FILTER,
             raw["doc_id"],
-            _short(raw.get("doc_hash")),
-            _short(raw.get("prompt_hash")),
-            _short(raw.get("target_hash")),
+            _short(get("doc_hash")),
+            _short(get("prompt_hash")),
+            _short(get("target_hash")),
             self._scores(raw),
             values,
             greedy,
             response,
-            None if response is None else _text(raw.get("filtered_resps")),
-            raw.get("target"),
-            None if ids is None else tuple(ids),
-            beside.get("finish_reason"),
-            beside.get("prompt_tokens"),
-            _short(beside.get("prompt_tokens_hash")),
-            beside.get("bos"),
-            beside.get("truncated"),
-            self._arguments(raw),
+            None if response is None else _text(get("filtered_resps")),
+            get("target"),
+            *(NOTHING if beside is None else _beside(beside)),
+            None if response is None else self._arguments(raw),
         )
 
     def _scores(self, raw: Mapping[str, Any]) -> dict[str, float]:
@@ -108,7 +118,9 @@ class _Reader:
             if name not in raw:
                 continue
             value = raw[name]
-            if isinstance(value, (bool, int, float)):
+            if type(value) is float:
+                found[name] = value
+            elif isinstance(value, (bool, int)):
                 found[name] = float(value)
             elif not isinstance(value, (list, dict)):
                 found[name] = math.nan
