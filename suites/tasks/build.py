@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "golden/k3-nano/recipe"))
 
-import tasks as questions  # noqa: E402
+import tasks as questions
 
 Doc = dict[str, object]
 Maker = Callable[[random.Random], questions.Question]

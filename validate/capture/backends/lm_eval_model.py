@@ -88,7 +88,10 @@ class CaptureLM(TemplateLM):  # type: ignore[misc]  # lm-eval carries no types
         return MAX_LENGTH
 
     def tok_encode(
-        self, string: str, add_special_tokens: bool | None = None, **_: Any
+        self,
+        string: str,
+        add_special_tokens: bool | None = None,  # noqa: FBT001  lm-eval calls it so
+        **_: Any,
     ) -> list[int]:
         """Bytes of the UTF-8 text, one BOS before them unless ``add_special_tokens`` is False."""
         ids = list(string.encode("utf-8"))

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from validate.capture.provenance import digest_files
 from validate.capture.importers import open_lm_eval
+from validate.capture.provenance import digest_files
 from validate.errors import InputError
 from validate.schema.evals import SIDECAR, EvalRequests, EvalSet
 
