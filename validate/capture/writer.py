@@ -117,6 +117,11 @@ class CaptureWriter:
         """
         return frozenset(self._done)
 
+    @property
+    def complete(self) -> bool:
+        """Whether the capture was whole when it was taken up: nothing need be run for it."""
+        return self._whole is not None
+
     def add(
         self,
         prompt: Prompt,

@@ -140,6 +140,7 @@ def find(
         progress=progress,
         environ=os.environ,
         make=make,
+        tasks=None if suite.tasks is None else project.root / suite.tasks,
     )
 
 

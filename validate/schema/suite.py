@@ -170,6 +170,8 @@ class Suite(_Record):
     """``ModelIdentity.name`` of the captures; ``*``: any, in suites of evals alone."""
     prompts: Text
     """Prompt set, by path or name; not read in suites of evals alone."""
+    tasks: Text | None = None
+    """Folder of lm-eval tasks that captures made for this suite run too; None: no evals."""
     limits: Text = "golden/tolerances.toml"
     """The limits file."""
     gates: Annotated[tuple[GateSpec, ...], Field(min_length=1)]
@@ -208,7 +210,8 @@ class Suite(_Record):
     @property
     def digest(self) -> str:
         """SHA-256 of all that the suite says, whatever its comments and layout."""
-        said = self.model_dump(mode="json", exclude={"path"})
+        unsaid = {"path"} if self.tasks is not None else {"path", "tasks"}
+        said = self.model_dump(mode="json", exclude=unsaid)
         text = json.dumps(said, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 

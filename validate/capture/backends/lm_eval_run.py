@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from validate.capture.importers import open_lm_eval
-from validate.capture.provenance import digest_files
 from validate.errors import InputError
 from validate.schema.evals import SIDECAR, EvalRequests, EvalSet
 
-__all__ = ["run_tasks", "task_names", "tasks_digest"]
+__all__ = ["run_tasks", "task_names"]
 
 SEED = 1234
 """lm-eval's own default for few-shot examples that are drawn."""
@@ -42,12 +41,6 @@ def task_names(tasks: Path, wanted: Sequence[str] = ()) -> tuple[str, ...]:
             msg = f"task '{name}' is not in {tasks}{hint}\n  known: {', '.join(known)}"
             raise InputError(msg)
     return tuple(wanted) or tuple(known)
-
-
-def tasks_digest(tasks: Path) -> str:
-    """SHA-256 over the files that define and feed the tasks of a folder."""
-    files = [p for p in tasks.rglob("*") if p.suffix in (".yaml", ".jsonl", ".json", ".py")]
-    return digest_files(files, root=tasks)
 
 
 def run_tasks(
