@@ -83,10 +83,10 @@ def render_smollm(report: SmolReport) -> str:
         "",
         "## Sides",
         "",
-        "| side | dtype | attention | planted fault | branches that ran in the last process (calls) |",
-        "|---|---|---|---|---|",
+        "| side | evidence | dtype | attention | planted fault | branches (calls of the last process) |",
+        "|---|---|---|---|---|---|",
         *[
-            f"| {s.name} | {s.dtype} | {s.attention} | {s.fault or '-'} | {_branches(s.branches)} |"
+            f"| {s.name} | emulated | {s.dtype} | {s.attention} | {s.fault or '-'} | {_branches(s.branches)} |"
             for s in report.sides
         ],
         "",
