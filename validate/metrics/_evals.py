@@ -18,6 +18,7 @@ __all__ = [
     "hygiene",
     "identical_answers",
     "other_prompts",
+    "unlike_runs",
 ]
 
 SHOWN = 3
@@ -88,11 +89,19 @@ def _bos_cause(ref: EvalItem, cand: EvalItem) -> str:
     return f": {side} has {'no BOS' if count == 0 else 'BOS twice'}"
 
 
+def unlike_runs(pair: Pair) -> bool:
+    """Whether the two sides ran other weights, or the same ones by another path."""
+    if pair.evals.same:
+        return False
+    ids = [
+        (s.manifest.model.weights_digest, s.manifest.path_proof.path) for s in (pair.ref, pair.cand)
+    ]
+    return ids[0] != ids[1]
+
+
 def identical_answers(pair: Pair) -> Reason | None:
     """The reason that two unlike runs gave the same numbers to the last digit."""
-    ref, cand = pair.ref.manifest, pair.cand.manifest
-    ids = [(side.model.weights_digest, side.path_proof.path) for side in (ref, cand)]
-    if pair.evals.same or ids[0] == ids[1]:
+    if not unlike_runs(pair):
         return None
     equal = [one.task.name for one in first_filters(pair) if _identical(one)]
     if not equal:

@@ -1,6 +1,6 @@
 """``evals.identical``: were the answers made by this run, or served from another's cache?"""
 
-from validate.metrics._evals import blocked, first_filters, identical_answers
+from validate.metrics._evals import blocked, first_filters, identical_answers, unlike_runs
 from validate.metrics._reason import Reason, without_value
 from validate.schema import Levels, Measurement, Pair, Side, Worst
 from validate.schema.evals import evals_of
@@ -52,20 +52,25 @@ def evals_identical(pair: Pair, _levels: Levels) -> Measurement:
 
 
 def _foreign(pair: Pair) -> Reason | None:
-    """Answers that a side took from a cache keyed by another model than its own."""
-    for role, side in (("ref", pair.ref), ("cand", pair.cand)):
-        evals = evals_of(side)
-        counted = None if evals is None else evals.requests
-        if counted is None or not counted.cached or counted.cache_key is None:
-            continue
-        if counted.cache_key != side.manifest.model.weights_digest:
-            why = (
-                f"{role} '{side.label}' took {counted.cached} of {counted.asked} answers from a "
-                f"cache of the model {counted.cache_key[:12]}, and runs "
-                f"{side.manifest.model.weights_digest[:12]}"
-            )
-            return Reason(why, "unlike")
-    return None
+    """Unlike runs that took answers from one cache: its key does not tell their models apart."""
+    counted = [evals_of(side) for side in (pair.ref, pair.cand)]
+    requests = [None if evals is None else evals.requests for evals in counted]
+    keys = [None if one is None else one.cache_key for one in requests]
+    if not unlike_runs(pair) or keys[0] is None or keys[0] != keys[1]:
+        return None
+    served = {
+        role: one
+        for role, one in zip(("ref", "cand"), requests, strict=True)
+        if one is not None and one.cached
+    }
+    if not served:
+        return None
+    told = ", ".join(f"{role} {one.cached} of {one.asked} answers" for role, one in served.items())
+    why = (
+        f"ref and cand are unlike runs, yet their caches have one key ({keys[0][:12]}) and served "
+        f"{told}: the key does not tell their models apart"
+    )
+    return Reason(why, "unlike")
 
 
 def _unaccounted(side: Side) -> int:

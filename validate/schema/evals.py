@@ -101,7 +101,8 @@ class EvalRequests(BaseModel):
     cached: Annotated[int, Field(ge=0)]
     """Taken from a cache."""
     cache_key: str | None = None
-    """What the cache is keyed by beside the request: the model's digest. None: no cache, or unknown."""
+    """What the cache is keyed by beside the request: a digest of the model and its path, other for
+    unlike runs. None: no cache, or unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

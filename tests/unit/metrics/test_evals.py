@@ -375,17 +375,21 @@ class TestHygiene:
         assert found.value == 10.0
         assert found.pattern == ("cand asked for 200 answers, sent 150 and took 40 from a cache")
 
-    def test_cache_of_another_model_allows_no_comparison(self, tmp_path: Path) -> None:
-        """The key of the cache is not this model's digest."""
+    def test_cache_with_one_key_for_unlike_runs_allows_no_comparison(self, tmp_path: Path) -> None:
+        """The key must tell the two apart; a run of the same model may be resumed from its cache."""
         same = {"t": answers([1] * N)}
         requests = {"asked": 200, "sent": 0, "cached": 200, "cache_key": "f" * 64}
         head = {"validate": {"requests": requests}}
-        found = measure("evals.identical", paired(tmp_path, same, same, cand_head=head))
+        both = {"ref_head": head, "cand_head": head}
+        found = measure("evals.identical", paired(tmp_path / "a", same, same, model="vllm", **both))
+        resumed = measure("evals.identical", paired(tmp_path / "b", same, same, **both))
 
         assert found.undefined_kind == "unlike"
-        assert "took 200 of 200 answers from a cache of the model ffffffffffff" in str(
-            found.why_undefined
+        assert found.why_undefined == (
+            "ref and cand are unlike runs, yet their caches have one key (ffffffffffff) and served "
+            "ref 200 of 200 answers, cand 200 of 200 answers: the key does not tell their models apart"
         )
+        assert resumed.value == 0.0
 
     def test_empty_slices_are_counted_on_both_sides(self, tmp_path: Path) -> None:
         """TV-06: all choices exactly 0, ref and cand agree perfectly."""

@@ -9,7 +9,7 @@ from scipy import stats
 
 from tests.measured import assert_measured
 from validate.report.evals_power import render_evals_power
-from validate.run.evals_power import CASES, N, EvalsPower, simulate_evals_power
+from validate.run.evals_power import CASES, EvalsPower, N, simulate_evals_power
 from validate.suite import load_limits, load_suite
 
 ROOT = Path(__file__).parents[3]
