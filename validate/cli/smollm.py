@@ -21,7 +21,13 @@ from validate.capture.provenance import cpu_name
 from validate.cli.progress import show_progress
 from validate.errors import InputError, ValidateError
 from validate.report.smollm import render_smollm
-from validate.run.smollm import BFLOAT16_SHARE, FLOAT32_SHARE, Side, compare_sides, limits_of
+from validate.run.smollm import (
+    BFLOAT16_SHARE,
+    FLOAT32_SHARE,
+    Side,
+    compare_sides,
+    measure_yardstick,
+)
 from validate.run.smollm_record import Role, SideRun, SmolReport
 from validate.schema import Prompt
 
@@ -49,7 +55,6 @@ SIDES: tuple[SmolSide, ...] = (
 """In the order in which they are run: what the verdicts need comes first."""
 
 COMPARISONS: tuple[tuple[str, str, str, Role, float], ...] = (
-    ("bfloat16 against float32", "plain", "plain-bf16", "yardstick", 0.0),
     ("sdpa against eager", "plain", "plain-sdpa", "floor", FLOAT32_SHARE),
     ("pad=zero", "plain", "padded-zero", "padding", FLOAT32_SHARE),
     ("pad=tile", "plain", "padded-tile", "padding", FLOAT32_SHARE),
@@ -244,8 +249,11 @@ def compare_all(folders: dict[str, Path], *, items: int, threads: int) -> SmolRe
         name: Side(name, folder / f"evals-{items}", folder / "logits")
         for name, folder in folders.items()
     }
-    yardstick = limits_of(paths["plain"], paths["plain-bf16"])
-    found = []
+    say("comparing bfloat16 against float32, the yardstick")
+    yardstick, first = measure_yardstick(
+        name="bfloat16 against float32", ref=paths["plain"], cand=paths["plain-bf16"]
+    )
+    found = [first]
     for name, ref, cand, role, share in COMPARISONS:
         say(f"comparing {name}")
         found.append(

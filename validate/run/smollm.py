@@ -27,7 +27,7 @@ from validate.schema.evals import EvalItem, EvalSet
 from validate.stats.mean import abs_mean_limits, mean_limits
 from validate.stats.quantile import quantile, quantile_limits
 
-__all__ = ["BFLOAT16_SHARE", "FLOAT32_SHARE", "Side", "compare_sides", "limits_of"]
+__all__ = ["BFLOAT16_SHARE", "FLOAT32_SHARE", "Side", "compare_sides", "measure_yardstick"]
 
 GATES = 3
 LEVELS = Levels(low=1 - 0.01 / GATES)
@@ -59,19 +59,30 @@ class _Numbers(NamedTuple):
     kl: NDArray[np.float64]
 
 
-def limits_of(ref: Side, cand: Side) -> Limits:
+def measure_yardstick(*, name: str, ref: Side, cand: Side) -> tuple[Limits, Comparison]:
     """The yardstick: the plain model in bfloat16 (cand) against itself in float32 (ref).
 
     Raises:
         IncomparableError: The sides hold other items or prompts.
         CaptureError: A file is missing or damaged.
     """
-    numbers, _, _ = _measure(ref, cand)
-    return Limits(
+    numbers, tasks, logits = _measure(ref, cand)
+    limits = Limits(
         loglik=float(np.median(numbers.loglik)),
         bits_per_byte=float(np.abs(numbers.bits).mean()),
         kl=float(np.median(numbers.kl)),
     )
+    comparison = Comparison(
+        name=name,
+        ref=ref.name,
+        cand=cand.name,
+        role="yardstick",
+        tasks=tasks,
+        logits=logits,
+        gates=(),
+        outcome=None,
+    )
+    return limits, comparison
 
 
 def compare_sides(
@@ -83,7 +94,7 @@ def compare_sides(
     yardstick: Limits,
     share: float,
 ) -> Comparison:
-    """Measure cand against ref, and judge it unless it is the yardstick.
+    """Measure cand against ref, and judge it.
 
     Args:
         name: For the report.
@@ -98,7 +109,7 @@ def compare_sides(
         CaptureError: A file is missing or damaged.
     """
     numbers, tasks, logits = _measure(ref, cand)
-    gates = () if role == "yardstick" else _judge(numbers, yardstick, share)
+    gates = _judge(numbers, yardstick, share)
     return Comparison(
         name=name,
         ref=ref.name,
@@ -262,12 +273,18 @@ def _logits(ref: Side, cand: Side) -> tuple[LogitsFound, NDArray[np.float64]]:
     for prompt in left.prompts:
         a, b = (side.tensor(prompt, "logits") for side in (left, right))
         a, b = a.astype(np.float32), b.astype(np.float32)
-        found = row_statistics(a, b, targets=np.full(len(a), NO_TARGET), top_k=1)
-        kls.append(found.kl)
-        means.append(float(found.kl.mean()))
-        values, identical = values + a.size, identical + int((a == b).sum())
-        far = np.maximum(far, np.abs(a - b).max())
-        flips += int((~found.top1_agree).sum())
+        same = a == b
+        values, identical = values + same.size, identical + int(same.sum())
+        kl = np.zeros(len(a))
+        differs = ~same.all(axis=1)  # equal rows have a KL of exactly 0; NaN is never equal
+        if differs.any():
+            a, b = a[differs], b[differs]
+            found = row_statistics(a, b, targets=np.full(len(a), NO_TARGET), top_k=1)
+            kl[differs] = found.kl
+            far = np.maximum(far, np.abs(a - b).max())
+            flips += int((~found.top1_agree).sum())
+        kls.append(kl)
+        means.append(float(kl.mean()))
     rows = np.concatenate(kls)
     by_prompt = np.array(means)
     return LogitsFound(

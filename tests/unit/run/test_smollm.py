@@ -10,7 +10,7 @@ from tests.lm_eval_folders import choice_samples, write_folder
 from validate.capture import Tensor
 from validate.errors import IncomparableError
 from validate.report.smollm import render_smollm
-from validate.run.smollm import Side, compare_sides, limits_of
+from validate.run.smollm import Side, compare_sides, measure_yardstick
 from validate.run.smollm_record import Limits, SideRun, SmolReport
 
 PROMPTS = [make_prompt(n) for n in range(30)]
@@ -107,12 +107,13 @@ def test_the_yardstick_is_made_of_medians_and_a_mean(tmp_path):
     ref = make_side(tmp_path, "plain")
     cand = make_side(tmp_path, "bf16", shift=-3.0, logit=math.log(3))
 
-    limits = limits_of(ref, cand)
+    limits, found = measure_yardstick(name="y", ref=ref, cand=cand)
 
     # 30 of 42 items did not move; the 12 texts moved by 3 nats.
     assert limits.loglik == 0.0
     assert limits.bits_per_byte == pytest.approx(0.3 / math.log(2))
     assert limits.kl == pytest.approx(0.5 * math.log(4 / 3), rel=1e-6)
+    assert (found.role, found.gates, found.outcome) == ("yardstick", (), None)
 
 
 def test_other_items_are_refused(tmp_path):
