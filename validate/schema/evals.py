@@ -16,6 +16,7 @@ __all__ = [
     "EvalSet",
     "EvalTask",
     "Finish",
+    "OutputType",
     "evals_of",
 ]
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic_core import SchemaValidator, ValidationError, core_schema
 
 from validate.capture.messages import Fault
-from validate.schema.evals import HASH_DIGITS, SIDECAR, EvalItem
+from validate.schema.evals import HASH_DIGITS, SIDECAR, EvalItem, OutputType
 
 __all__ = ["digest_of", "read_items"]
 
@@ -26,7 +26,7 @@ def digest_of(value: object) -> str:
 
 
 def read_items(
-    path: Path, *, task: str, metrics: Sequence[str], rolling: bool
+    path: Path, *, task: str, metrics: Sequence[str], kind: OutputType
 ) -> Iterator[tuple[int, EvalItem]]:
     """The items of one file with their line numbers, in the order of the file.
 
@@ -34,13 +34,13 @@ def read_items(
         path: The file.
         task: Whose samples they are.
         metrics: Keys of a sample that hold scores.
-        rolling: Whether its answers are log-likelihoods without a greedy flag.
+        kind: What its answers are; a rolling log-likelihood has no greedy flag.
 
     Raises:
         Fault: A line is no whole JSON object or holds nothing that can be paired; it is named.
         OSError: The file cannot be read.
     """
-    read = _Reader(task, metrics, rolling=rolling)
+    read = _Reader(task, metrics, kind)
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             if not line.strip():
@@ -62,11 +62,12 @@ def _broken(number: int, line: bytes, err: ValidationError) -> Fault:
     return Fault(f"line {number} is no whole sample{half}: {where}{first['msg']}")
 
 
-NOTHING = (None,) * 6
+_Beside = tuple[Any, Any, Any, Any, Any, Any]
+NOTHING: _Beside = (None, None, None, None, None, None)
 """What a foreign sample keeps beside: no ids, finish reason, prompt tokens, BOS or truncation."""
 
 
-def _beside(held: Mapping[str, Any]) -> tuple[Any, ...]:
+def _beside(held: Mapping[str, Any]) -> _Beside:
     ids = held.get("token_ids")
     return (
         None if ids is None else tuple(ids),
@@ -81,11 +82,11 @@ def _beside(held: Mapping[str, Any]) -> tuple[Any, ...]:
 class _Reader:
     """Turns the lines of one task into items."""
 
-    def __init__(self, task: str, metrics: Sequence[str], *, rolling: bool) -> None:
+    def __init__(self, task: str, metrics: Sequence[str], kind: OutputType) -> None:
         self.task = task
-        self.rolling = rolling
+        self.rolling = kind == "loglikelihood_rolling"
         self.metrics = tuple(metrics)
-        self.validate = _validator(self.metrics).validate_json
+        self.validate = _validator(self.metrics, kind).validate_json
         self.digests: dict[str, str] = {}
 
     def item(self, line: bytes) -> EvalItem:
@@ -137,7 +138,7 @@ class _Reader:
         return self.digests[text]
 
 
-def _validator(metrics: Sequence[str]) -> SchemaValidator:
+def _validator(metrics: Sequence[str], kind: OutputType) -> SchemaValidator:
     """Reads the needed keys of a line and skips documents and prompts, which are most of it."""
     text = core_schema.nullable_schema(core_schema.str_schema(strict=True))
     anything = core_schema.any_schema()
@@ -163,10 +164,11 @@ def _validator(metrics: Sequence[str]) -> SchemaValidator:
             core_schema.str_schema(coerce_numbers_to_str=True),
         ),
         "resps": anything,
-        "filtered_resps": anything,
-        "arguments": core_schema.nullable_schema(_record({REQUEST: request})),
         SIDECAR: core_schema.nullable_schema(_record(beside)),
     }
+    if kind in ("generate_until", "unknown"):
+        keys["filtered_resps"] = anything
+        keys["arguments"] = core_schema.nullable_schema(_record({REQUEST: request}))
     number = core_schema.typed_dict_field(core_schema.int_schema(strict=True, ge=0))
     return SchemaValidator(_record(keys, doc_id=number))
 

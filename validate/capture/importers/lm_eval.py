@@ -17,8 +17,7 @@ from validate.schema.evals import SIDECAR, EvalItem, EvalRequests, EvalSet, Eval
 __all__ = ["is_lm_eval_folder", "open_lm_eval"]
 
 RERUN = "run lm-eval once more into an empty folder, with --log_samples"
-ROLLING = ("loglikelihood_rolling",)
-OUTPUT_TYPES = ("generate_until", "loglikelihood", *ROLLING, "multiple_choice")
+OUTPUT_TYPES = ("generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice")
 SETTINGS = ("chat_template_sha", "system_instruction_sha", "fewshot_as_multiturn")
 
 
@@ -146,7 +145,7 @@ def _task(
     items: list[EvalItem] = []
     with blame(label, path, do_next=RERUN):
         lines: dict[tuple[str, int], int] = {}
-        for number, item in read_items(path, task=name, metrics=metrics, rolling=output in ROLLING):
+        for number, item in read_items(path, task=name, metrics=metrics, kind=output):
             before = lines.setdefault((item.filter, item.doc_id), number)
             if before != number:
                 msg = (
