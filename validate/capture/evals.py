@@ -104,8 +104,8 @@ def _blocks(evals: EvalSet) -> Iterator[_Block]:
                 raise Fault(msg)
         yield _Block(task, docs, by_filter)
     if held:
-        task, name = next(iter(held))
-        msg = f"items of task '{task}', filter '{name}', which the evals do not list"
+        owner, name = next(iter(held))
+        msg = f"items of task '{owner}', filter '{name}', which the evals do not list"
         raise Fault(msg)
 
 
@@ -324,7 +324,7 @@ class _Columns:
         if found.shape not in ((1,), (self.count,)):
             msg = f"column {name} has the shape {found.shape} for {self.count} items"
             raise ValueError(msg)
-        numbers = found.tolist()
+        numbers: list[int] = found.tolist()
         return numbers * self.count if len(numbers) == 1 else numbers
 
     def hashes(self, name: str) -> list[str | None]:

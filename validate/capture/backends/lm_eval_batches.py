@@ -11,8 +11,8 @@ __all__ = ["Ask", "Batch", "plan"]
 
 MIN_SHARED = 16
 """Tokens that two rows must begin with alike, and half of the longer row, to share a prefix."""
-MAX_ROWS = 256
-MAX_TOKENS = 16_384
+MAX_ROWS = 128
+MAX_TOKENS = 4096
 """Padded tokens of one batch, prefixes and rests each."""
 LEAST_FILLED = 0.8
 """Shortest prefix of a batch over its longest: what is padding is computed for nothing."""
