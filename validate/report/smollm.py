@@ -68,7 +68,7 @@ def render_smollm(report: SmolReport) -> str:
         "",
         "## Logits, row by row",
         "",
-        f"Teacher-forced, {report.texts} texts.",
+        f"Teacher-forced: {report.texts}.",
         "",
         (
             "| comparison | evidence | prompts | rows | logits with the same bits | largest difference | KL mean, nats | p50 | p90 "
