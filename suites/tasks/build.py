@@ -94,9 +94,13 @@ def continued(text: Text, rng: random.Random) -> Iterator[Doc]:
 
 
 def pieces(text: Text, rng: random.Random) -> Iterator[Doc]:
-    """Pieces of text."""
-    for _ in range(ITEMS):
-        yield {"text": text.draw(rng, PIECE)}
+    """Distinct pieces of text."""
+    seen: set[str] = set()
+    while len(seen) < ITEMS:
+        piece = text.draw(rng, PIECE)
+        if piece not in seen:
+            seen.add(piece)
+            yield {"text": piece}
 
 
 def add_three(rng: random.Random) -> questions.Question:
