@@ -35,7 +35,7 @@ def decide(measurement: Measurement, *, limit: Limit, noise: NoiseFloor | None) 
     if math.isfinite(beyond) and within(measurement, beyond).outcome is Outcome.FAIL:
         return found
     reason = (
-        f"ref's own repeats drop by up to {number(beyond, measurement.unit)}, more than the margin "
+        f"ref's own repeats are worse by up to {number(beyond, measurement.unit)}, more than the margin "
         f"{number(limit.value, measurement.unit)}: the margin cannot tell cand from noise"
     )
     return Finding(Outcome.INCONCLUSIVE, reason, measurement.value)
@@ -56,12 +56,12 @@ def needed(measurement: Measurement, interval: Interval, margin: float) -> int |
 def _against(measurement: Measurement, margin: float) -> Finding:
     value, interval = defined(measurement), measurement.interval
     if interval is None:
-        return Finding(Outcome.INCONCLUSIVE, "the drop has no interval, so nothing is shown", value)
+        return Finding(Outcome.INCONCLUSIVE, "there is no interval, so nothing is shown", value)
     where = "" if measurement.worst is None else f"; {measurement.worst.place}"
     said = "" if measurement.pattern is None else f": {measurement.pattern}"
     if interval.low is not None and interval.low > margin:
         reason = (
-            f"drops by at least {number(interval.low, measurement.unit)} at "
+            f"is worse by at least {number(interval.low, measurement.unit)} at "
             f"{percent(interval.low_level)}, beyond the margin {number(margin)} "
             f"({counted(measurement)}{where}){said}"
         )
@@ -81,12 +81,12 @@ def _open(measurement: Measurement, interval: Interval, margin: float) -> str:
         return f"{why} ({counted(measurement)})"
     units = needed(measurement, interval, margin)
     more = (
-        "the drop itself is not below the margin, so more items alone will not settle it as PASS"
+        "the value itself is not below the margin, so more items alone will not settle it as PASS"
         if units is None
         else f"about {units} needed"
     )
     return (
-        f"may drop by up to {number(interval.high, measurement.unit)} at "
+        f"may be worse by up to {number(interval.high, measurement.unit)} at "
         f"{percent(interval.high_level)}, which is not inside the margin {number(margin)} "
         f"({counted(measurement)}; {more})"
     )

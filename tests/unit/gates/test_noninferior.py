@@ -66,7 +66,7 @@ def test_inconclusive_names_the_items_needed():
     found = judged(-0.5, 1.4)
 
     assert found.reason == (
-        "may drop by up to 1.4 points at 95 %, which is not inside the margin 1 "
+        "may be worse by up to 1.4 points at 95 %, which is not inside the margin 1 "
         "(n = 500 items of gsm8k; about 1459 needed)"
     )
 
@@ -92,7 +92,7 @@ def test_failure_names_the_drop_and_the_pattern():
     found = judged(1.5, 3.0, value=2.2, pattern="1 of 2 scores fall")
 
     assert found.reason == (
-        "drops by at least 1.5 points at 99.75 %, beyond the margin 1 "
+        "is worse by at least 1.5 points at 99.75 %, beyond the margin 1 "
         "(n = 500 items of gsm8k): 1 of 2 scores fall"
     )
 
