@@ -293,7 +293,7 @@ def _not_tested(verdicts: Sequence[Verdict], *, cast: Cast, suite: Suite) -> tup
         told.append(f"areas this suite has no gate for: {', '.join(absent)}")
     if cast.oracle is None:
         told.append("the truth: no oracle capture took part")
-    if cast.ref.streams or cast.cand.streams:
+    if not suite.evals_only:
         told.append(UNJUDGED)
     told += _lost(cast)
     told += [
