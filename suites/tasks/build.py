@@ -24,13 +24,13 @@ Maker = Callable[[random.Random], questions.Question]
 ITEMS = 500
 SHOTS = 8
 """Examples that a few-shot task draws its first ones from."""
-KEYS = 20
+KEYS = 10
 """Keys set in one context of a recall task, each asked once; training set at most 12."""
 VARIANTS = ("k3_add3_fewshot1", "k3_add3_fewshot4", "k3_recall128", "k3_recall320", "k3_continue")
 """Tasks that stand in a folder of their own: more shots, longer prompts, more choices."""
 CONTEXT, CHOICE = 40, 16
 """Bytes of a multiple-choice context and of each of its four continuations."""
-PIECE = 24
+PIECE = 20
 """Bytes of a piece of text whose bits per byte are counted."""
 
 
@@ -207,12 +207,12 @@ def build(text: Text) -> dict[str, tuple[str, str, list[Doc]]]:
     put(
         "k3_brackets",
         close,
-        asked(lambda rng: questions.brackets(rng, depth=8), random.Random(104), ITEMS),
+        asked(lambda rng: questions.brackets(rng, depth=6), random.Random(104), ITEMS),
     )
     put(
         "k3_copy",
         LIKELIHOOD,
-        asked(lambda rng: questions.copying(rng, length=8), random.Random(105), ITEMS),
+        asked(lambda rng: questions.copying(rng, length=6), random.Random(105), ITEMS),
     )
     for seed, distance in ((106, 24), (107, 128), (108, 320)):
         docs = recalled(text, random.Random(seed), distance=distance)
