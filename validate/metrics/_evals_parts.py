@@ -110,7 +110,7 @@ def combine(
     ``n`` and ``worst_value`` are of the part whose upper limit decides; the breakdown holds each
     part's drop, counts, exact p, its Holm-adjusted one and the MDE.
     """
-    worst = max(parts, key=lambda part: (_or_least(part.low), part.value))
+    worst = max(parts, key=lambda part: (_shown(part), part.value))
     blind = next((part for part in parts if part.high is None), None)
     decides = blind or max(parts, key=lambda part: _or_least(part.high))
     lows = [part.low for part in parts if part.low is not None]
@@ -147,6 +147,11 @@ def _table(parts: Sequence[Part], levels: Levels) -> dict[str, float]:
             found[f"{part.name}: p"] = part.p_value
             found[f"{part.name}: p (Holm)"] = adjusted[part.name]
     return found
+
+
+def _shown(part: Part) -> float:
+    """The drop that is shown; 0 where none is."""
+    return part.low if part.low is not None and part.low > 0.0 else 0.0
 
 
 def _or_least(value: float | None) -> float:

@@ -133,6 +133,23 @@ class TestScoreDrop:
         assert found.breakdown["a: p (Holm)"] == 2 * found.breakdown["a: p"]
         assert found.pattern == "1 of 2 scores fall"
 
+    def test_worst_is_the_part_that_lost_most_where_none_is_shown_to_drop(
+        self, tmp_path: Path
+    ) -> None:
+        """One flip of b stands before no flip of a, whose limits are narrower."""
+        ref, cand = scored(1, 0)
+        found = measure(
+            "evals.score_drop",
+            paired(
+                tmp_path,
+                {"a": answers(ref), "b": answers(ref)},
+                {"a": answers(ref), "b": answers(cand)},
+            ),
+        )
+
+        assert found.worst is not None
+        assert found.worst.place == "b"
+
     def test_ref_at_chance_has_nothing_to_lose(self, tmp_path: Path) -> None:
         """One of four choices right: no upper limit, so no PASS."""
         samples = choice_samples(400, seed=6, right=0.0)
