@@ -62,7 +62,7 @@ def test_a_finished_run_is_kept_and_a_lost_capture_is_made_from_its_answers(
     assert "3 asked, 0 sent, 3 from cache" in capsys.readouterr().out
     manifest = open_capture(out, label="ref").manifest
     assert manifest.evidence == "emulated"
-    assert manifest.path_proof.branches["evals.loglikelihood"] == 1
+    assert manifest.path_proof.branches["lm_eval.loglikelihood"] == 1
 
 
 def test_an_unknown_task_is_refused_with_the_nearest(

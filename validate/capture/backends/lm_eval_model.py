@@ -60,7 +60,7 @@ class CaptureLM(TemplateLM):  # type: ignore[misc]  # lm-eval carries no types
     Numerics:
         Log-softmax of the logits in float64; the greedy token is the lowest id
         among equals. Generation takes one token a pass, without drafts, which
-        the branch ``evals.greedy`` of the path proof says.
+        the branch ``lm_eval.greedy`` of the path proof says.
     """
 
     tokenizer_name = "bytes"
@@ -232,7 +232,7 @@ class CaptureLM(TemplateLM):  # type: ignore[misc]  # lm-eval carries no types
         if batch.prefixes:
             _, state = runner.prefill(batch.prefixes)
             state = take_rows(state, torch.tensor(batch.prefix_of, device=runner.device))
-            runner.trace.branch("evals.prefix.shared")
+            runner.trace.branch("lm_eval.prefix.shared")
         else:
             state = empty_state(
                 runner.config, runner.options, batch=len(rows), device=runner.device
@@ -273,7 +273,7 @@ class CaptureLM(TemplateLM):  # type: ignore[misc]  # lm-eval carries no types
             greedy = bool((_lowest_argmax(rows) == wanted).all())
             told = float(value)
             answers.append([told if math.isfinite(told) else None, greedy])  # JSON has no NaN
-        self.runner.trace.branch("evals.loglikelihood")
+        self.runner.trace.branch("lm_eval.loglikelihood")
         return answers
 
     @torch.inference_mode()
@@ -313,7 +313,7 @@ class CaptureLM(TemplateLM):  # type: ignore[misc]  # lm-eval carries no types
                 trace=runner.trace,
             )
             row = logits[:, 0]
-        runner.trace.branch("evals.greedy")
+        runner.trace.branch("lm_eval.greedy")
         return made
 
     def _ended(self, ids: Sequence[int], rule: "_Rule") -> bool:

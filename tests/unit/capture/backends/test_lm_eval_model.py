@@ -2,11 +2,11 @@
 
 import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from lm_eval.api.instance import Instance
 
 from tests.measured import assert_measured
 from validate.capture.backends import lm_eval_model
@@ -52,9 +52,16 @@ def model(of: Runner, folder: Path, *, resume: bool = False) -> lm_eval_model.Ca
     return lm_eval_model.CaptureLM(of, answers, name="reference", progress=_silent)
 
 
-def asked(*texts: Any, task: str = "t") -> list[Any]:
+def asked(*texts: Any) -> list[Instance]:
+    """Requests of a task ``t``, one a document."""
     return [
-        SimpleNamespace(args=text if isinstance(text, tuple) else (text,), task_name=task, doc_id=n)
+        Instance(
+            request_type="loglikelihood",
+            doc={},
+            arguments=text if isinstance(text, tuple) else (text,),
+            idx=0,
+            metadata=("t", n, 1),
+        )
         for n, text in enumerate(texts)
     ]
 
@@ -94,7 +101,7 @@ def test_a_shared_beginning_changes_no_likelihood(reference: Runner, tmp_path: P
     together = model(reference, tmp_path / "a").loglikelihood(asked(*pairs))
     alone = [model(reference, tmp_path / "b").loglikelihood(asked(pair))[0] for pair in pairs]
 
-    assert reference.trace.branches["evals.prefix.shared"] >= 1
+    assert reference.trace.branches["lm_eval.prefix.shared"] >= 1
     assert [greedy for _, greedy in together] == [True, True, False]
     assert [greedy for _, greedy in alone] == [True, True, False]
     for (one, _), (other, _) in zip(together, alone, strict=True):
