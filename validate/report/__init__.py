@@ -1,12 +1,13 @@
 """A ``Report`` in, text out; this room computes no number."""
 
-from validate.report.console import render_console
+from validate.report.console import render_console, render_gate
 from validate.report.files import load_report, render_json, report_schema, write_reports
 from validate.report.markdown import render_markdown
 
 __all__ = [
     "load_report",
     "render_console",
+    "render_gate",
     "render_json",
     "render_markdown",
     "report_schema",

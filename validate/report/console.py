@@ -29,7 +29,7 @@ from validate.report.wording import (
 from validate.schema.report import GateReport, Report
 from validate.schema.verdict import Outcome
 
-__all__ = ["render_console"]
+__all__ = ["render_console", "render_gate"]
 
 FULL_BLOCKS = 5
 """Failures told in full; the others get their headline."""
@@ -77,6 +77,24 @@ def render_console(report: Report, *, terminal: bool = False, width: int = PLAIN
         _say(console, block)
     _section(console, "not tested", report.not_tested, report)
     return out.getvalue()
+
+
+def render_gate(gate: GateReport, report: Report) -> str:
+    """One gate as text: of a FAIL all that is known, else its headline, reason and command.
+
+    Args:
+        gate: One of ``report.gates``.
+        report: What it belongs to.
+    """
+    if gate.outcome is Outcome.FAIL:
+        lines = _failure(gate, report)
+    else:
+        reason = "" if gate.reason is None else f": {gate.reason}"
+        lines = [
+            mark(f"{shown(gate)} {gate.name}{reason}", report),
+            f"  rerun: {mark(gate.rerun, report, comment='#')}",
+        ]
+    return "\n".join(clean(line) for line in lines)
 
 
 def _say(console: Console, lines: Iterable[str]) -> None:

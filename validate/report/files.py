@@ -45,7 +45,16 @@ def render_json(report: Report) -> str:
     Raises:
         ValueError: A number is not finite; ``Report`` itself refuses those.
     """
-    return json.dumps(report.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"
+    held = report.model_dump(mode="json")
+    for holder, key in (
+        (held, "series"),
+        (held, "worst_cases"),
+        (held["ref"], "timing"),
+        (held["cand"], "timing"),
+    ):
+        if not holder[key]:
+            del holder[key]
+    return json.dumps(held, indent=2, allow_nan=False) + "\n"
 
 
 def report_schema() -> str:

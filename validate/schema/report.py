@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from validate.schema.manifest import Evidence, Provenance
+from validate.schema.series import Series, WorstCase
 from validate.schema.verdict import EXIT_CODES, GateKind, Outcome
 
 __all__ = [
@@ -175,6 +176,8 @@ class SideReport(OtherSide):
     """Planted fault, if any."""
     ran: dict[str, int] = Field(default_factory=dict)
     """Path proof: branches and kernels with counts."""
+    timing: dict[str, Number] = Field(default_factory=dict)
+    """Timing of the capture, by name; absent from the JSON where empty."""
 
 
 class DeviationSize(_Record):
@@ -234,6 +237,10 @@ class Report(_Record):
     since_golden: SinceGolden | None = None
     """What was loosened or tightened since the golden report."""
     selftest: None = None
+    series: tuple[Series, ...] = ()
+    """What plots are drawn from; absent from the JSON where empty."""
+    worst_cases: tuple[WorstCase, ...] = ()
+    """The rows that logits gates point at; absent from the JSON where empty."""
 
     @property
     def exit_code(self) -> int:
