@@ -49,6 +49,9 @@ def render_json(report: Report) -> str:
     for holder, key in (
         (held, "series"),
         (held, "worst_cases"),
+        (held, "prompts"),
+        (held, "blocked"),
+        (held, "claims"),
         (held["ref"], "timing"),
         (held["cand"], "timing"),
     ):

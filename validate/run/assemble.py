@@ -55,6 +55,7 @@ def assemble(
     limits: Limits,
     notes: Sequence[str],
     prompts: tuple[str, ...],
+    blocked: tuple[str, ...] = (),
     golden: Report | None = None,
     series: tuple[Series, ...] = (),
     worst: tuple[WorstCase, ...] = (),
@@ -68,6 +69,7 @@ def assemble(
         limits: The limits it judged by.
         notes: Sentences a reader must know before the numbers.
         prompts: Prompts that were asked for; empty: all.
+        blocked: Reasons known beforehand why nothing may be judged.
         golden: The suite's golden report, if there is one.
         series: What is drawn.
         worst: Rows that gates point at.
@@ -97,6 +99,8 @@ def assemble(
         since_golden=since_golden(suite, limits, golden=golden),
         series=series,
         worst_cases=worst,
+        prompts=prompts,
+        blocked=blocked,
     )
 
 

@@ -209,6 +209,7 @@ def compare(
         limits=limits,
         notes=(*(sameness(ref, cand) or yardstick.same_tensors(ref, cand)), *notes, *judged.notes),
         prompts=tuple(prompts),
+        blocked=tuple(blocked),
         golden=golden,
         series=judged.series,
         worst=judged.worst,

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from validate.schema.claims import ClaimsReport
 from validate.schema.manifest import Evidence, Provenance
 from validate.schema.series import Series, WorstCase
 from validate.schema.verdict import EXIT_CODES, GateKind, Outcome
@@ -241,6 +242,13 @@ class Report(_Record):
     """What plots are drawn from; absent from the JSON where empty."""
     worst_cases: tuple[WorstCase, ...] = ()
     """The rows that logits gates point at; absent from the JSON where empty."""
+    prompts: tuple[str, ...] = ()
+    """The prompts that were asked for; empty, and absent from the JSON: all."""
+    blocked: tuple[str, ...] = ()
+    """Why nothing could be judged, as known before any capture was paired, e.g. a stale golden;
+    absent from the JSON where empty."""
+    claims: ClaimsReport | None = None
+    """Claimed figures of speed and cost; absent from the JSON where there are none."""
 
     @property
     def exit_code(self) -> int:
