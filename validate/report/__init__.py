@@ -2,13 +2,17 @@
 
 from validate.report.console import render_console, render_gate
 from validate.report.files import load_report, render_json, report_schema, write_reports
+from validate.report.html import render_html
+from validate.report.junit import render_junit
 from validate.report.markdown import render_markdown
 
 __all__ = [
     "load_report",
     "render_console",
     "render_gate",
+    "render_html",
     "render_json",
+    "render_junit",
     "render_markdown",
     "report_schema",
     "write_reports",

@@ -8,6 +8,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from validate.errors import InputError, SuiteError
+from validate.report.html import render_html
+from validate.report.junit import render_junit
 from validate.report.markdown import render_markdown
 from validate.schema.report import Report
 
@@ -68,19 +70,26 @@ def report_schema() -> str:
 
 
 def write_reports(report: Report, folder: Path) -> tuple[Path, ...]:
-    """Write ``report.json`` and ``report.md``; each appears whole or not at all.
+    """Write ``report.html``, ``.md``, ``.json`` and ``.xml``; each appears whole or not at all.
+
+    All are rendered before the first is written.
 
     Args:
         report: What to write.
         folder: Made when it does not exist.
 
     Returns:
-        The files, in the order json, markdown.
+        The files, in the order json, markdown, html, xml.
 
     Raises:
         InputError: The folder cannot be made or written; nothing half-written stays.
     """
-    texts = {"report.json": render_json(report), "report.md": render_markdown(report)}
+    texts = {
+        "report.json": render_json(report),
+        "report.md": render_markdown(report),
+        "report.html": render_html(report),
+        "report.xml": render_junit(report),
+    }
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return tuple(_write(folder / name, text) for name, text in texts.items())
@@ -96,7 +105,9 @@ def _write(path: Path, text: str) -> Path:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     partial = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+        with os.fdopen(
+            handle, "w", encoding="utf-8", errors="backslashreplace", newline="\n"
+        ) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -31,8 +31,8 @@ SYMBOLS = {
 }
 EVIDENCE = {
     "hardware": "measured on the real device, proven by the kernels that ran",
-    "emulated": "EMULATED: nothing here ran on the real device of this path",
-    "unproven": "UNPROVEN: the capture does not show which path ran",
+    "emulated": "nothing here ran on the real device of this path",
+    "unproven": "the capture does not show which path ran",
 }
 
 
@@ -66,16 +66,16 @@ def render_html(report: Report) -> str:
     css = _source("style.css")
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     template = _environment().get_template("report.html.j2")
-    return template.render(
+    page: str = template.render(
         report=report,
         areas=_areas(report),
         open_gates=[gate for gate in report.gates if gate.outcome is not Outcome.PASS],
         anchors={gate.name: f"gate-{at}" for at, gate in enumerate(report.gates)},
         sides=_sides(report),
-        plot_number=lambda one: report.series.index(one),
         css=css,
         css_digest=digest,
     )
+    return page
 
 
 @cache
@@ -102,6 +102,7 @@ def _environment() -> Any:
         noise=_noise,
         places=_places,
         grouped=_grouped,
+        versions=_versions,
         counts=_counts,
         choice_text=_choice,
         **{name: getattr(wording, name) for name in wording.__all__},
@@ -125,27 +126,31 @@ def _source(name: str) -> str:
 
 
 def _grouped(gates: Sequence[GateReport]) -> list[_Group]:
-    """What is not PASS: each FAIL alone, the others by their reason; those that count first."""
+    """What is not PASS: FAILs by area, others by their reason; those that are waived last.
+
+    Of an area's FAILs the first is told in full, each of the others stands in its own section.
+    """
     held: dict[tuple[bool, str, str], list[GateReport]] = {}
     for gate in gates:
-        failed = gate.outcome is Outcome.FAIL
-        why = gate.name if failed else gate.reason or ""
-        key = (gate.waiver is not None, f"{gate.outcome}", why)
-        held.setdefault(key, []).append(gate)
+        why = _area(gate.name) if gate.outcome is Outcome.FAIL else gate.reason or ""
+        held.setdefault((gate.waiver is not None, f"{gate.outcome}", why), []).append(gate)
     return [
-        _Group(
-            gates=tuple(group),
-            words=_finding(group[0]) if group[0].outcome is Outcome.FAIL else key[2],
-        )
-        for key, group in sorted(held.items(), key=lambda item: item[0][0])
+        _Group(gates=tuple(group), words=_finding(group))
+        for _, group in sorted(held.items(), key=lambda item: item[0][0])
     ]
 
 
-def _finding(gate: GateReport) -> str:
-    """What a FAIL measured, where, and why it is one."""
+def _finding(group: Sequence[GateReport]) -> str:
+    """Why these are not PASS: of FAILs what the first measured, where, and why it is one."""
+    gate = group[0]
+    if gate.outcome is not Outcome.FAIL:
+        return gate.reason or ""
     pattern = None if gate.measurement is None else gate.measurement.pattern
+    place = wording.worst_text(gate)
     said = wording.headline(gate).partition(": ")[2]
-    return "; ".join(part for part in (said, pattern, gate.reason) if part)
+    first = f"{gate.name}: " if len(group) > 1 else ""
+    told = "; ".join(part for part in (said, pattern, place and f"worst at {place}") if part)
+    return f"{first}{told or gate.reason}"
 
 
 def _counts(gates: Sequence[GateReport]) -> str:
@@ -168,7 +173,9 @@ def _areas(report: Report) -> list[_Area]:
         _Area(
             name=name,
             gates=tuple(gate for gate in report.gates if _area(gate.name) == name),
-            plots=tuple(draw(one) for one in report.series if one.area == name),
+            plots=tuple(
+                draw(one, number=at) for at, one in enumerate(report.series) if one.area == name
+            ),
             cases=tuple(
                 case for case in report.worst_cases if case.gates and _area(case.gates[0]) == name
             ),
@@ -191,7 +198,7 @@ def _side(side: SideReport) -> dict[str, str]:
     made = side.provenance
     return {
         "target": side.target,
-        "evidence": f"{side.evidence}: {EVIDENCE[side.evidence].removeprefix(side.evidence.upper() + ': ')}",
+        "evidence": f"{side.evidence}, {EVIDENCE[side.evidence]}",
         "hardware": f"{made.hardware}, {made.arch}",
         "driver": made.driver or "none",
         "versions": _versions(side),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from validate.report.visible import visible
 from validate.report.wording import (
     clean,
     deviation_lines,
@@ -73,7 +74,8 @@ def escape(text: str) -> str:
 
 def _told(text: str, report: Report) -> str:
     marked = mark(text, report)
-    return escape(marked if len(marked) <= MOST_CELL else f"{marked[:MOST_CELL]}...")
+    rest = len(marked) - MOST_CELL
+    return escape(marked[:MOST_CELL]) + (f"... ({rest:,} more characters)" if rest > 0 else "")
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -90,10 +92,10 @@ def _sides(report: Report) -> list[str]:
         label = label_of(report) if role == "cand" else side.label
         reused = "reused" if side.reused else "given, or made now"
         cells = (label, machine(side), side.dtype, side.evidence, reused)
-        rows.append(_row([role, *(escape(cell) for cell in cells)]))
+        rows.append(_row([role, *(_told(cell, report) for cell in cells)]))
     names = ("", "target", "machine", "dtype", "evidence", "capture")
     suite = f"suite {report.suite.name}, alpha {report.suite.alpha:g}, power {report.suite.power:g}"
-    return [*_head(names), *rows, "", escape(f"{suite}, validate {report.tool_version}")]
+    return [*_head(names), *rows, "", _told(f"{suite}, validate {report.tool_version}", report)]
 
 
 def _listed(title: str, lines: Iterable[str], report: Report) -> list[str]:
@@ -151,7 +153,7 @@ def _rerun(report: Report) -> list[str]:
     gates = [gate for gate in report.gates if gate.outcome is not Outcome.PASS][:1]
     if not gates:
         return []
-    command = clean(mark(gates[0].rerun, report, comment="#"))
+    command = visible(mark(gates[0].rerun, report, comment="#"))
     longest = max((len(run) for run in re.findall(r"`+", command)), default=0)
     fence = "`" * max(3, longest + 1)
     return ["", f"{fence}sh", command, fence]

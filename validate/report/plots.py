@@ -10,7 +10,7 @@ from validate.schema.series import Series, SeriesLine
 __all__ = ["Cell", "Key", "Plot", "Shape", "draw"]
 
 WIDTH = 720.0
-LEFT, RIGHT, TOP, BOTTOM = 78.0, 14.0, 14.0, 62.0
+LEFT, RIGHT, TOP, BOTTOM = 78.0, 14.0, 14.0, 42.0
 BODY = 220.0
 """Height of the plotting area of all but heat maps and ratios."""
 ROW = 17.0
@@ -19,10 +19,14 @@ NAMES = 150.0
 MOST_LABELS = 12
 LABEL_CHARACTERS = 9
 """Longer place names are written slanted."""
+SLANT = 24.0
+"""Height that slanted names take in addition."""
 LEVELS = 24
 """Shades of a heat map."""
 TOLD_CELLS = 600
 """Cells up to which each carries its own tooltip."""
+NARROW = 5.0
+"""Values closer together than this factor are drawn on a linear scale."""
 MARKED = 60
 """Places up to which each has a marker."""
 
@@ -63,6 +67,7 @@ class Plot:
     """All shapes of one SVG."""
 
     series: Series
+    number: int
     width: float = WIDTH
     height: float = TOP + BODY + BOTTOM
     left: float = LEFT
@@ -83,9 +88,9 @@ class Plot:
     """Zero or less stands on the lower edge of a logarithmic scale."""
 
 
-def draw(series: Series) -> Plot:
-    """Lay one series out."""
-    plot = Plot(series=series)
+def draw(series: Series, *, number: int = 0) -> Plot:
+    """Lay one series out; ``number`` tells it from the other plots of a page."""
+    plot = Plot(series=series, number=number)
     kinds = {"heat": _heat, "ratios": _ratios, "bars": _bars}
     kinds.get(series.kind, _lines)(plot)
     return plot
@@ -112,6 +117,8 @@ def _value_scale(plot: Plot, *, start: float, end: float) -> Scale:
     values = list(_values(series))
     if series.y.scale == "log":
         plot.clamped = any(value <= 0 for value in values)
+        if not plot.clamped and values and max(values) < NARROW * min(values):
+            return linear(values, start=start, end=end, zero=False)
         return logarithmic(values, start=start, end=end)
     return linear(values, start=start, end=end)
 
@@ -130,6 +137,7 @@ def _x_places(plot: Plot, *, inset: float) -> list[float]:
         step = (end - start) / count if count else 0.0
         xs = [round(start + (place + 0.5) * step, 1) for place in range(count)]
     plot.slanted = any(len(label) > LABEL_CHARACTERS for label in axis.places)
+    plot.height += SLANT if plot.slanted else 0.0
     written = every(axis.places, most=MOST_LABELS)
     plot.x_ticks = tuple(
         Tick(x, label) for x, label, show in zip(xs, axis.places, written, strict=True) if show

@@ -81,7 +81,7 @@ def logarithmic(values: Iterable[float], *, start: float, end: float) -> Scale:
     bottom = max(min(bottom, top - 1), top - DECADES)
     scale = Scale(10.0**bottom, 10.0**top, start, end, log=True, ticks=())
     marks = [10.0**power for power in range(bottom, top + 1)]
-    if len(marks) <= 2:
+    if top - bottom == 1:
         marks = [mark * factor for mark in marks[:-1] for factor in (1, 2, 5)] + marks[-1:]
     return scale._replace(ticks=tuple(Tick(scale.at(mark), number(mark)) for mark in marks))
 

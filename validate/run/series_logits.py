@@ -82,7 +82,6 @@ def _by_position(drifts: dict[str, Drift]) -> Series:
             label="position",
             unit="tokens",
             places=tuple(_range(int(a), b) for a, b in zip(starts, ends, strict=True)),
-            at=tuple(float(start) for start in starts),
         ),
         y=SeriesAxis(label="KL", unit=NATS, scale="log"),
         lines=tuple(lines),
