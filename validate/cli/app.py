@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 import validate
-from validate.cli import capture, compare, conformance, doctor, golden, listing, power
+from validate.cli import capture, compare, conformance, doctor, golden, listing, power, report
 from validate.errors import ValidateError
 
 __all__ = ["EXIT_BUG", "EXIT_INTERRUPTED", "app", "main"]
@@ -64,6 +64,7 @@ app.command("capture", help=capture.HELP)(capture.capture)
 app.command("conformance", help=conformance.HELP)(conformance.conformance)
 app.add_typer(golden.app, name="golden", help=golden.HELP)
 app.command("power", help=power.HELP)(power.power)
+app.command("report", help=report.HELP)(report.report)
 app.command("list", help=listing.HELP)(listing.list_things)
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
 

@@ -1,14 +1,25 @@
 """A ``Report`` in, text out; this room computes no number."""
 
 from validate.report.console import render_console, render_gate
-from validate.report.files import load_report, render_json, report_schema, write_reports
+from validate.report.diff import Moved, diff_reports, render_diff
+from validate.report.files import (
+    load_report,
+    read_report,
+    render_json,
+    report_schema,
+    write_reports,
+)
 from validate.report.html import render_html
 from validate.report.junit import render_junit
 from validate.report.markdown import render_markdown
 
 __all__ = [
+    "Moved",
+    "diff_reports",
     "load_report",
+    "read_report",
     "render_console",
+    "render_diff",
     "render_gate",
     "render_html",
     "render_json",

@@ -13,7 +13,7 @@ from validate.report.junit import render_junit
 from validate.report.markdown import render_markdown
 from validate.schema.report import Report
 
-__all__ = ["load_report", "render_json", "report_schema", "write_reports"]
+__all__ = ["load_report", "read_report", "render_json", "report_schema", "write_reports"]
 
 
 def load_report(path: Path) -> Report | None:
@@ -36,6 +36,26 @@ def load_report(path: Path) -> Report | None:
             "  do next: restore it, or make it anew as golden/reports/README.md says"
         )
         raise SuiteError(msg) from error
+
+
+def read_report(path: Path) -> Report:
+    """A saved ``report.json``.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InputError: It cannot be read, or is no report of this version.
+    """
+    try:
+        return Report.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        why = " ".join(str(error).splitlines()[:3])
+        msg = (
+            f"{path}: no report that can be read ({why})\n"
+            "  do next: name the folder that validate compare wrote, or its report.json"
+        )
+        raise InputError(msg) from error
 
 
 def render_json(report: Report) -> str:
