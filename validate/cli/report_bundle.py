@@ -13,6 +13,7 @@ from validate.cli.session import open_project
 from validate.errors import InputError
 from validate.report import (
     read_report,
+    render_all,
     render_console,
     render_json,
     render_markdown,
@@ -37,9 +38,7 @@ def bundle(runs: Sequence[Path], out: Path, *, claims: Path | None) -> int:
         report = with_claims(report, claims)
         write_reports(report, path.parent)
     with show_progress() as progress:
-        made = write_bundle(
-            _source(path.parent, report), out, progress=lambda what: progress(0, 0, what)
-        )
+        made = write_bundle(_source(report), out, progress=lambda what: progress(0, 0, what))
     print(f"{report.verdict}: computed again from the bundle's own files")
     print(f"bundle: {out} ({len(made.files) + 1} files, {out.stat().st_size} bytes)")
     print(f"sha256: {file_sha256(out)}")
@@ -53,7 +52,7 @@ def check(path: Path, runs: Sequence[Path], *, output: ReportFormat) -> int:
         msg = f"--check takes the bundle alone; {len(runs)} runs are named beside it"
         raise InputError(msg)
     with show_progress() as progress:
-        report = check_bundle(path, progress=lambda what: progress(0, 0, what))
+        report = check_bundle(path, render=render_all, progress=lambda what: progress(0, 0, what))
     words = "every file is what it was, and the captures inside give this verdict again"
     print(f"{path}: {words}", file=sys.stderr)
     if output is ReportFormat.CONSOLE:
@@ -64,7 +63,7 @@ def check(path: Path, runs: Sequence[Path], *, output: ReportFormat) -> int:
     return report.exit_code
 
 
-def _source(folder: Path, report: Report) -> Source:
+def _source(report: Report) -> Source:
     """Every part of a bundle, found where the report says, and refused where it has changed."""
     project = open_project()
     suite_file = Path(report.suite.path)
@@ -96,7 +95,7 @@ def _source(folder: Path, report: Report) -> Source:
     weights = _weights(project, captures[0].reader.manifest.model.weights_digest, report)
     return Source(
         report=report,
-        texts={file.name: file for file in sorted(folder.glob("report.*")) if file.is_file()},
+        render=render_all,
         captures=captures,
         suite=suite_file,
         limits=limits_file,

@@ -3,8 +3,10 @@
 from validate.report.console import render_console, render_gate
 from validate.report.diff import Moved, diff_reports, render_diff
 from validate.report.files import (
+    RENDERERS,
     load_report,
     read_report,
+    render_all,
     render_json,
     report_schema,
     write_reports,
@@ -14,10 +16,12 @@ from validate.report.junit import render_junit
 from validate.report.markdown import render_markdown
 
 __all__ = [
+    "RENDERERS",
     "Moved",
     "diff_reports",
     "load_report",
     "read_report",
+    "render_all",
     "render_console",
     "render_diff",
     "render_gate",

@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -13,7 +14,15 @@ from validate.report.junit import render_junit
 from validate.report.markdown import render_markdown
 from validate.schema.report import Report
 
-__all__ = ["load_report", "read_report", "render_json", "report_schema", "write_reports"]
+__all__ = [
+    "RENDERERS",
+    "load_report",
+    "read_report",
+    "render_all",
+    "render_json",
+    "report_schema",
+    "write_reports",
+]
 
 
 def load_report(path: Path) -> Report | None:
@@ -89,6 +98,27 @@ def report_schema() -> str:
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 
 
+RENDERERS: Mapping[str, Callable[[Report], str]] = {
+    "report.json": render_json,
+    "report.md": render_markdown,
+    "report.html": render_html,
+    "report.xml": render_junit,
+}
+"""Every file of a report by name; each follows from the report alone."""
+
+
+def render_all(report: Report) -> dict[str, bytes]:
+    """Every file of a report, by name.
+
+    Args:
+        report: What to render.
+    """
+    return {
+        name: render(report).encode("utf-8", errors="backslashreplace")
+        for name, render in RENDERERS.items()
+    }
+
+
 def write_reports(report: Report, folder: Path) -> tuple[Path, ...]:
     """Write ``report.html``, ``.md``, ``.json`` and ``.xml``; each appears whole or not at all.
 
@@ -104,12 +134,7 @@ def write_reports(report: Report, folder: Path) -> tuple[Path, ...]:
     Raises:
         InputError: The folder cannot be made or written; nothing half-written stays.
     """
-    texts = {
-        "report.json": render_json(report),
-        "report.md": render_markdown(report),
-        "report.html": render_html(report),
-        "report.xml": render_junit(report),
-    }
+    texts = render_all(report)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return tuple(_write(folder / name, text) for name, text in texts.items())
@@ -121,13 +146,11 @@ def write_reports(report: Report, folder: Path) -> tuple[Path, ...]:
         raise InputError(msg) from error
 
 
-def _write(path: Path, text: str) -> Path:
+def _write(path: Path, text: bytes) -> Path:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     partial = Path(name)
     try:
-        with os.fdopen(
-            handle, "w", encoding="utf-8", errors="backslashreplace", newline="\n"
-        ) as file:
+        with os.fdopen(handle, "wb") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

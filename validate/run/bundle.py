@@ -3,13 +3,15 @@
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+import validate
+from validate.capture.digest import file_sha256
 from validate.capture.format import MANIFEST
 from validate.capture.goldens import VERIFIED_NAME
 from validate.capture.reader import CaptureReader, open_capture
@@ -22,13 +24,17 @@ from validate.schema.report import Report
 
 Record = TypeVar("Record", bound=BaseModel)
 
-__all__ = ["Kept", "Source", "check_bundle", "find_captures", "write_bundle"]
+__all__ = ["Kept", "Render", "Source", "check_bundle", "find_captures", "write_bundle"]
 
 REPORT = "report/report.json"
 SUITE, LIMITS, GOLDEN, WAIVERS = "suite.toml", "limits.toml", "golden.json", "waivers.toml"
 WEIGHTS, CONFIG = "model/weights.safetensors", "model/config.json"
 SHOWN = 5
 """Differences that a message tells."""
+
+
+Render = Callable[[Report], Mapping[str, bytes]]
+"""Gives every file of a report by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +51,8 @@ class Source:
     """Where the parts of a bundle lie."""
 
     report: Report
-    texts: Mapping[str, Path]
-    """Files of the report by name, ``report.json`` among them."""
+    render: Render
+    """What makes the files of the report."""
     captures: Sequence[Kept]
     suite: Path
     limits: Path
@@ -84,12 +90,8 @@ def find_captures(report: Report, folders: Mapping[str, Path]) -> tuple[Kept, ..
 
 
 def _digest_of(folder: Path) -> str | None:
-    try:
-        held = json.loads((folder / MANIFEST).read_bytes())
-    except (OSError, ValueError):
-        return None
-    digest = held.get("digest") if isinstance(held, dict) else None
-    return digest if isinstance(digest, str) else None
+    manifest = folder / MANIFEST
+    return file_sha256(manifest) if manifest.is_file() else None
 
 
 def _same(role: str, digest: str, path: str | None, label: str) -> CaptureReader:
@@ -124,7 +126,7 @@ def write_bundle(source: Source, out: Path, *, progress: Progress = silent) -> B
         CaptureError: The verdict does not follow from the files.
     """
     captures: list[BundleCapture] = []
-    files: dict[str, Path | bytes] = {f"report/{name}": p for name, p in source.texts.items()}
+    files: dict[str, Path | bytes] = _texts(source.report, source.render)
     for kept in source.captures:
         number = sum(one.role == kept.role for one in captures) + 1
         name = f"repeat-{number}" if kept.role == "repeat" else kept.role
@@ -164,7 +166,7 @@ def write_bundle(source: Source, out: Path, *, progress: Progress = silent) -> B
     partial = out.with_name(f".{out.name}.unchecked")
     try:
         write_zip(partial, {INDEX: text.encode(), **files})
-        check_bundle(partial, progress=progress)
+        check_bundle(partial, render=source.render, progress=progress)
         partial.replace(out)
     finally:
         partial.unlink(missing_ok=True)
@@ -181,16 +183,15 @@ def _files_of(reader: CaptureReader) -> dict[str, Path]:
 def _listed(name: str, content: Path | bytes) -> BundleFile:
     if isinstance(content, bytes):
         return BundleFile(path=name, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
-    with content.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return BundleFile(path=name, bytes=content.stat().st_size, sha256=digest)
+    return BundleFile(path=name, bytes=content.stat().st_size, sha256=file_sha256(content))
 
 
-def check_bundle(bundle: Path, *, progress: Progress = silent) -> Report:
+def check_bundle(bundle: Path, *, render: Render, progress: Progress = silent) -> Report:
     """Verify every byte of a bundle and compute its verdict anew from what is inside.
 
     Args:
         bundle: The zip file, not trusted.
+        render: What makes the files of a report; those inside must be just that.
         progress: Told what is being measured.
 
     Returns:
@@ -207,7 +208,9 @@ def check_bundle(bundle: Path, *, progress: Progress = silent) -> Report:
         index = _index(bundle, names, folder)
         _check_digests(bundle, index, names, folder)
         check_container(bundle, names, folder)
-        return _judge_again(bundle, index, folder, progress)
+        report = _judge_again(bundle, index, folder, progress)
+        _check_texts(bundle, names, folder, _texts(report, render), report)
+        return report
 
 
 def _index(bundle: Path, names: Sequence[str], folder: Path) -> Bundle:
@@ -269,6 +272,29 @@ def _judge_again(bundle: Path, index: Bundle, folder: Path, progress: Progress) 
         )
         raise CaptureError(_many(head, told))
     return stored
+
+
+def _texts(report: Report, render: Render) -> dict[str, Path | bytes]:
+    return {f"report/{name}": text for name, text in render(report).items()}
+
+
+def _check_texts(
+    bundle: Path,
+    names: Sequence[str],
+    folder: Path,
+    texts: Mapping[str, Path | bytes],
+    report: Report,
+) -> None:
+    """Every page of the report says what its ``report.json`` says."""
+    told = [
+        f"{name}: is not what {REPORT} gives"
+        for name in names
+        if name.startswith("report/") and texts.get(name) != (folder / name).read_bytes()
+    ]
+    told += [f"{name}: is missing" for name in texts if name not in names]
+    if told:
+        made = f"made by validate {report.tool_version}, rendered by {validate.__version__}"
+        raise CaptureError(_many(f"bundle {bundle}: pages of the report differ ({made})", told))
 
 
 def _many(head: str, told: Sequence[str]) -> str:
