@@ -9,6 +9,7 @@ from typing import Any
 
 from validate.gates.outcome import number, percent
 from validate.report import wording
+from validate.report.claims import claim_rows, conditions_line, verdict_line
 from validate.report.plots import Plot, draw
 from validate.report.visible import visible
 from validate.schema.report import GateReport, IntervalReport, OtherSide, Report, SideReport
@@ -105,6 +106,9 @@ def _environment() -> Any:
         versions=_versions,
         counts=_counts,
         choice_text=_choice,
+        claim_rows=claim_rows,
+        conditions_line=conditions_line,
+        verdict_line=verdict_line,
         **{name: getattr(wording, name) for name in wording.__all__},
     )
     return made
@@ -165,9 +169,10 @@ def _choice(token: int, text: str | None) -> str:
 
 
 def _areas(report: Report) -> list[_Area]:
-    """Areas that hold a gate or a plot, in the order of a report, unknown ones last."""
+    """Areas that hold a gate, a plot or a worst case, in the order of a report, unknown ones last."""
     found = {_area(gate.name): None for gate in report.gates}
     found |= {one.area: None for one in report.series}
+    found |= {_case_area(case): None for case in report.worst_cases}
     names = [*(name for name in AREAS if name in found), *(n for n in found if n not in AREAS)]
     return [
         _Area(
@@ -176,12 +181,14 @@ def _areas(report: Report) -> list[_Area]:
             plots=tuple(
                 draw(one, number=at) for at, one in enumerate(report.series) if one.area == name
             ),
-            cases=tuple(
-                case for case in report.worst_cases if case.gates and _area(case.gates[0]) == name
-            ),
+            cases=tuple(case for case in report.worst_cases if _case_area(case) == name),
         )
         for name in names
     ]
+
+
+def _case_area(case: WorstCase) -> str:
+    return _area(case.gates[0]) if case.gates else "logits"
 
 
 def _area(gate: str) -> str:

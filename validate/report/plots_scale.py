@@ -47,7 +47,7 @@ def linear(values: Iterable[float], *, start: float, end: float, zero: bool = Tr
     """A linear scale over ``values``, from 0 where ``zero``, to the tick above the largest.
 
     Example:
-        >>> [tick.label for tick in linear([0.1, 0.42], start=0, end=100).ticks]
+        >>> [tick.label for tick in linear([0.1, 0.42], start=0.0, end=100.0).ticks]
         ['0', '0.1', '0.2', '0.3', '0.4', '0.5']
     """
     known = [*values, *([0.0] if zero else [])]
@@ -70,7 +70,7 @@ def logarithmic(values: Iterable[float], *, start: float, end: float) -> Scale:
     """A scale in whole decades over the positive ``values``, the uppermost ``DECADES`` at most.
 
     Example:
-        >>> [tick.label for tick in logarithmic([0.003, 0.2], start=0, end=100).ticks]
+        >>> [tick.label for tick in logarithmic([0.003, 0.2], start=0.0, end=100.0).ticks]
         ['0.001', '0.01', '0.1', '1']
     """
     known = [value for value in values if value > 0]
