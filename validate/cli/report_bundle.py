@@ -103,6 +103,7 @@ def _source(report: Report) -> Source:
         waivers=waivers,
         weights=weights,
         config=None if weights is None else project.model_config_file,
+        claims=None if report.claims is None else Path(report.claims.path),
     )
 
 

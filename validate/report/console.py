@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from validate.report.claims import claims_lines
 from validate.report.wording import (
     clean,
     deviation_lines,
@@ -75,6 +76,7 @@ def render_console(report: Report, *, terminal: bool = False, width: int = PLAIN
     for block in _blocks(report):
         console.print()
         _say(console, block)
+    _section(console, "claims beside the verdict", claims_lines(report), report)
     _section(console, "not tested", report.not_tested, report)
     return out.getvalue()
 

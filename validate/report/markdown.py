@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from validate.report.claims import claim_rows, conditions_line, verdict_line
 from validate.report.visible import visible
 from validate.report.wording import (
     clean,
@@ -53,7 +54,7 @@ def render_markdown(report: Report) -> str:
         *_listed("Notes", report.notes, report),
         *_open_gates(report),
     ]
-    bottom = [*_listed("Not tested", report.not_tested, report), *_rerun(report)]
+    bottom = [*_claims(report), *_listed("Not tested", report.not_tested, report), *_rerun(report)]
     whole = "\n".join([*top, *_all_gates(report), *bottom]) + "\n"
     if len(whole) <= MOST_CHARACTERS:
         return whole
@@ -144,6 +145,27 @@ def _all_gates(report: Report) -> list[str]:
         "",
         *_head(("verdict", "gate", "value", "limit", "floor")),
         *rows,
+        "",
+        "</details>",
+    ]
+
+
+def _claims(report: Report) -> list[str]:
+    """Claimed figures in a table, under the verdict they stand beside; folded away."""
+    told = report.claims
+    if told is None:
+        return []
+    rows = [_row(_told(cell, report) for cell in row) for row in claim_rows(told)]
+    about = f"{told.claims.title}; {conditions_line(told)}"
+    return [
+        "",
+        "<details><summary>Claimed speed and cost, beside the verdict</summary>",
+        "",
+        f"{_told(verdict_line(report), report)}; {_told(about, report)}",
+        "",
+        *_head(("system", "figure", "value", "rests on")),
+        *rows,
+        *_listed("What keeps these figures from the verdict", told.notes, report),
         "",
         "</details>",
     ]

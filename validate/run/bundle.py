@@ -15,8 +15,9 @@ from validate.capture.digest import file_sha256
 from validate.capture.format import MANIFEST
 from validate.capture.goldens import VERIFIED_NAME
 from validate.capture.reader import CaptureReader, open_capture
-from validate.errors import CaptureError, ValidateError
+from validate.errors import CaptureError, InputError, ValidateError
 from validate.run.bundle_zip import INDEX, check_container, unpack, write_zip
+from validate.run.claims import attach_claims, evidence_files, load_claims
 from validate.run.measure import Progress, silent
 from validate.run.recompute import Inside, differences, recompute
 from validate.schema.bundle import Bundle, BundleCapture, BundleFile
@@ -29,6 +30,7 @@ __all__ = ["Kept", "Render", "Source", "check_bundle", "find_captures", "write_b
 REPORT = "report/report.json"
 SUITE, LIMITS, GOLDEN, WAIVERS = "suite.toml", "limits.toml", "golden.json", "waivers.toml"
 WEIGHTS, CONFIG = "model/weights.safetensors", "model/config.json"
+CLAIMS = "claims/claims.toml"
 SHOWN = 5
 """Differences that a message tells."""
 
@@ -60,6 +62,8 @@ class Source:
     waivers: Path | None = None
     weights: Path | None = None
     config: Path | None = None
+    claims: Path | None = None
+    """The claims file of the report, with its evidence beside it."""
 
 
 def find_captures(report: Report, folders: Mapping[str, Path]) -> tuple[Kept, ...]:
@@ -151,6 +155,7 @@ def write_bundle(source: Source, out: Path, *, progress: Progress = silent) -> B
         CONFIG: source.config,
     }
     files |= {name: path for name, path in parts.items() if path is not None}
+    files |= _claims(source)
     listed = tuple(_listed(name, files[name]) for name in sorted(files))
     bundle = Bundle(
         tool_version=source.report.tool_version,
@@ -171,6 +176,18 @@ def write_bundle(source: Source, out: Path, *, progress: Progress = silent) -> B
     finally:
         partial.unlink(missing_ok=True)
     return bundle
+
+
+def _claims(source: Source) -> dict[str, Path]:
+    """The claims file and the evidence that is held to a digest."""
+    told = source.report.claims
+    if told is None or source.claims is None:
+        return {}
+    if file_sha256(source.claims) != told.sha256:
+        msg = f"{source.claims}: is no longer the file the report holds claims of; name it anew"
+        raise InputError(msg)
+    beside = {f"claims/{name}": source.claims.parent / name for name in evidence_files(told.claims)}
+    return {CLAIMS: source.claims, **beside}
 
 
 def _files_of(reader: CaptureReader) -> dict[str, Path]:
@@ -259,10 +276,10 @@ def _judge_again(bundle: Path, index: Bundle, folder: Path, progress: Progress) 
     )
     try:
         fresh = recompute(stored, inside, progress=progress)
+        told = [*differences(stored, fresh), *_claims_differ(stored, folder)]
     except ValidateError as error:
         msg = f"bundle {bundle}: no verdict can be computed from it: {error}"
         raise CaptureError(msg) from error
-    told = differences(stored, fresh)
     if index.verdict is not stored.verdict:
         told.insert(0, f"{INDEX}: verdict {index.verdict}, the report says {stored.verdict}")
     if told:
@@ -272,6 +289,15 @@ def _judge_again(bundle: Path, index: Bundle, folder: Path, progress: Progress) 
         )
         raise CaptureError(_many(head, told))
     return stored
+
+
+def _claims_differ(stored: Report, folder: Path) -> list[str]:
+    """Claims of the report that do not follow from the claims file inside."""
+    if stored.claims is None:
+        return []
+    again = attach_claims(stored, load_claims(folder / CLAIMS)).claims
+    held = None if again is None else again.model_copy(update={"path": stored.claims.path})
+    return [] if held == stored.claims else [f"claims: not what {CLAIMS} gives"]
 
 
 def _texts(report: Report, render: Render) -> dict[str, Path | bytes]:

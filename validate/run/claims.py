@@ -13,7 +13,7 @@ from validate.errors import InputError
 from validate.schema.claims import Claims, ClaimsReport, Derived, Figure, Stated, System
 from validate.schema.report import Report
 
-__all__ = ["attach_claims", "load_claims"]
+__all__ = ["attach_claims", "evidence_files", "load_claims"]
 
 NO_EVIDENCE = "NO EVIDENCE"
 SECONDS = 3600
@@ -79,6 +79,13 @@ def attach_claims(report: Report, claims: ClaimsReport) -> Report:
     return report.model_copy(
         update={"claims": claims.model_copy(update={"notes": tuple(_notes(report, claims))})}
     )
+
+
+def evidence_files(claims: Claims) -> tuple[str, ...]:
+    """Files that lie beside the claims and are held to a digest, by the names used there."""
+    figures = (one for system in claims.systems for one in system.figures.values())
+    named = (one.evidence for one in figures if one.sha256 is not None and one.evidence)
+    return tuple(dict.fromkeys(named))
 
 
 def _widened(raw: Any) -> Any:
