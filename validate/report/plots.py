@@ -177,20 +177,18 @@ def _told(plot: Plot, name: str, place: str, value: float) -> str:
 def _path(
     xs: Sequence[float], values: Sequence[float | None], scale: Scale, *, steps: bool = False
 ) -> str:
-    """One path; a missing value interrupts it."""
-    parts: list[str] = []
-    pen = False
+    """One path; a missing value interrupts it, and a value on its own is a dot."""
+    pieces: list[list[str]] = [[]]
     for x, value in zip(xs, values, strict=True):
         if value is None:
-            pen = False
+            pieces.append([])
             continue
         y = scale.at(value)
-        if not pen:
-            parts.append(f"M{x:g} {y:g}")
+        if not pieces[-1]:
+            pieces[-1].append(f"M{x:g} {y:g}")
         else:
-            parts.append(f"H{x:g}V{y:g}" if steps else f"L{x:g} {y:g}")
-        pen = True
-    return "".join(parts)
+            pieces[-1].append(f"H{x:g}V{y:g}" if steps else f"L{x:g} {y:g}")
+    return "".join("".join(one) if len(one) > 1 else f"{one[0]}h0" for one in pieces if one)
 
 
 def _band(xs: Sequence[float], line: SeriesLine, scale: Scale) -> str:

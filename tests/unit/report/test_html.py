@@ -93,7 +93,7 @@ def test_what_is_not_pass_stands_open():
         r"<details class=\"gate\" id=\"[^\"]*\" open>.*?</summary>", FULL, re.DOTALL
     )
 
-    assert [re.search(r"\w+\.\w+", Page(one).text).group() for one in opened] == [
+    assert [re.findall(r"\w+\.\w+", Page(one).text)[0] for one in opened] == [
         "attention.head_rel_l2",
         "state.kda_rel_l2",
         "logits.kl_p90",
@@ -132,9 +132,7 @@ def test_links_lead_somewhere_and_names_are_unique():
     """Of all ids none is used twice; of all links none leaves the page."""
     page = Page(FULL)
     ids = page.attributes("id")
-    targets = page.attributes("href") + [
-        f"#{one}" for one in page.attributes("aria-labelledby")[:0]
-    ]
+    targets = page.attributes("href")
     labelled = [one for held in page.attributes("aria-labelledby") for one in held.split()]
 
     assert len(ids) == len(set(ids))
@@ -147,9 +145,9 @@ def test_the_page_asks_for_nothing():
     """No script, no source, no style from elsewhere; the policy allows its own style alone."""
     page = Page(FULL)
     policy = next(
-        held["content"] for tag, held in page.elements if held.get("http-equiv") is not None
+        held["content"] or "" for _, held in page.elements if held.get("http-equiv") is not None
     )
-    style = re.search(r"<style>(.*?)</style>", FULL, re.DOTALL).group(1)
+    style = re.findall(r"<style>(.*?)</style>", FULL, re.DOTALL)[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
 
     assert not {"script", "link", "img", "iframe", "object", "embed", "base", "form"} & {

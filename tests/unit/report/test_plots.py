@@ -61,11 +61,12 @@ def test_places_that_are_numbers_lie_where_they_are():
 
 
 def test_a_missing_value_interrupts_the_line():
-    """Nothing is drawn across it, and no marker stands there."""
+    """Nothing is drawn across it, no marker stands there, and values alone are dots."""
     found = plot(y=axis(), lines=[line([1.0, None, 2.0])])
 
     assert found.strokes[0].path.count("M") == 2
     assert "L" not in found.strokes[0].path
+    assert found.strokes[0].path.count("h0") == 2
     assert len(found.marks) == 2
 
 
