@@ -123,13 +123,13 @@ def _check_entries(bundle: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
     if total > size:
         words = f"says that its files have {total} bytes, more than its own {size}"
         raise _refused(bundle, f"{words}: nothing in a bundle is compressed (a zip bomb?)")
-    seen: dict[str, str] = {}
+    seen: set[str] = set()
     for entry in entries:
         if (why := _wrong(entry)) is not None:
             raise _refused(bundle, f"the name {entry.filename!r} {why}")
-        other = seen.setdefault(entry.filename.casefold(), entry.filename)
-        if other is not entry.filename:
+        if entry.filename.casefold() in seen:
             raise _refused(bundle, f"the name {entry.filename!r} stands there twice")
+        seen.add(entry.filename.casefold())
 
 
 def _wrong(entry: zipfile.ZipInfo) -> str | None:

@@ -27,6 +27,9 @@ NOT_COMPUTED = ("tool_version", "claims", "selftest")
 """Keys of a report that do not follow from captures."""
 NOT_COMPUTED_OF_SIDES = ("path", "reused")
 
+LEFT_OUT = "is left out of the noise floor"
+"""In notes on captures that took no part, which a bundle does not hold."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
@@ -138,6 +141,7 @@ def _told(report: Report) -> dict[str, Any]:
     held = {k: v for k, v in report.model_dump(mode="json").items() if k not in NOT_COMPUTED}
     for role in ("ref", "cand"):
         held[role] = {k: v for k, v in held[role].items() if k not in NOT_COMPUTED_OF_SIDES}
+    held["notes"] = [note for note in held["notes"] if LEFT_OUT not in note]
     held["gates"] = {gate["name"]: gate for gate in held["gates"]}
     return held
 
