@@ -1,7 +1,6 @@
 """What a session was asked for, and the comparison that it makes once for all its processes."""
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import subprocess
@@ -88,10 +87,11 @@ class Session:
         here = self.asked.folder / _key(arguments)
         code, said = _measure(arguments, here=here, out=out, cwd=self.asked.cwd)
         file = out / "report.json"
-        if not file.is_file():
+        report = Report.model_validate_json(file.read_bytes()) if file.is_file() else None
+        if report is None or report.exit_code != code:
             msg = f"no verdict: validate compare ended with exit code {code}\n{said}"
             raise NoVerdictError(msg)
-        return Report.model_validate_json(file.read_text("utf-8"))
+        return report
 
 
 def check(asked: Asked) -> None:
@@ -133,7 +133,8 @@ def _measure(arguments: Sequence[str], *, here: Path, out: Path, cwd: Path) -> t
     done = here / "done.json"
     with _alone(here / "lock"):
         if not done.is_file():
-            (out / "report.json").unlink(missing_ok=True)
+            for old in out.glob("report.*"):
+                old.unlink()
             command = [sys.executable, "-m", "validate.cli", *arguments, "--out", str(out)]
             with (here / "stderr").open("w+b") as told:
                 ran = subprocess.run(
@@ -149,6 +150,8 @@ def _measure(arguments: Sequence[str], *, here: Path, out: Path, cwd: Path) -> t
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
     """Hold ``lock``; the system frees it when a worker dies."""
+    import fcntl  # not on every system that pytest runs on, and needed only here
+
     with lock.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield

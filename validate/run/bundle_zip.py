@@ -18,6 +18,10 @@ INDEX = "bundle.json"
 MOST_BYTES = 2**31
 """Of the container, and of all files inside together: nothing inside is compressed."""
 MOST_FILES = 2_000
+MOST_TEXT = 2**26
+"""Bytes of a file that is read as a whole: a report, a suite, a page."""
+BULKY = ("captures/", "model/")
+"""Folders whose files are read piece by piece, or under limits of their own."""
 DEEPEST = 8
 """Folders in a name."""
 _PART = re.compile(r"[A-Za-z0-9_.-]{1,200}")
@@ -132,7 +136,7 @@ def _check_entries(bundle: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
         seen.add(entry.filename.casefold())
 
 
-def _wrong(entry: zipfile.ZipInfo) -> str | None:
+def _wrong(entry: zipfile.ZipInfo) -> str | None:  # noqa: PLR0911  one reason a line
     """Why a bundle never holds such an entry; None when it may."""
     parts = entry.filename.split("/")
     kind = stat.S_IFMT(entry.external_attr >> 16)
@@ -150,6 +154,8 @@ def _wrong(entry: zipfile.ZipInfo) -> str | None:
             f"is compressed from {entry.file_size} bytes to {entry.compress_size}; a bundle "
             "compresses nothing"
         )
+    if entry.file_size > MOST_TEXT and not entry.filename.startswith(BULKY):
+        return f"has {entry.file_size} bytes; outside captures at most {MOST_TEXT} are read"
     return "is encrypted" if entry.flag_bits & 1 else None
 
 

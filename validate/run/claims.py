@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -212,10 +212,9 @@ def _notes(report: Report, told: ClaimsReport) -> Iterator[str]:
     if system is None:
         yield "the claims name no system as the candidate of this verdict"
     elif report.cand.evidence != "hardware" or system.gpu.casefold() not in hardware.casefold():
-        kind: Literal["emulated", "unproven", "hardware"] = report.cand.evidence
         yield (
             f"the verdict is on cand '{report.cand.label}', captured on {hardware} (evidence "
-            f"{kind}); the figures of '{system.name}' were not measured on that capture"
+            f"{report.cand.evidence}); the figures of '{system.name}' were not measured on that capture"
         )
     model = claims.conditions.get("model")
     if model is not None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from validate.capture.digest import file_sha256
 from validate.capture.reader import open_capture
 from validate.errors import CaptureError
@@ -15,7 +17,7 @@ from validate.run.compare import compare
 from validate.run.measure import Progress, silent
 from validate.schema.bundle import BundleCapture
 from validate.schema.report import Report
-from validate.schema.suite import Limits, Suite
+from validate.schema.suite import Limits, Suite, Waiver
 from validate.suite import load_limits, load_suite, load_waivers
 
 __all__ = ["Inside", "differences", "recompute"]
@@ -56,6 +58,9 @@ def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) ->
     Raises:
         ValidateError: A part is missing or damaged, or nothing can be compared.
     """
+    if not stored.gates:
+        msg = "the report judges no gate"
+        raise CaptureError(msg)
     readers: dict[str, list[Any]] = {role: [] for role in ("ref", "cand", "oracle", "repeat")}
     for held in inside.captures:
         reader = open_capture(inside.folder / held.folder, label=held.label)
@@ -68,8 +73,6 @@ def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) ->
         msg = f"one ref, one cand and at most one oracle are needed, there are {counts}"
         raise CaptureError(msg)
     suite = _suite(stored, inside)
-    golden = None if inside.golden is None else (inside.folder / inside.golden).read_bytes()
-    waivers = () if inside.waivers is None else load_waivers(inside.folder / inside.waivers)
     ran = [gate.name for gate in stored.gates]
     return compare(
         ref=readers["ref"][0],
@@ -83,8 +86,8 @@ def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) ->
         only=() if len(ran) == len(suite.gates) else ran,
         prompts=stored.prompts,
         blocked=stored.blocked,
-        waivers=(*suite.waivers, *waivers),
-        golden=None if golden is None else Report.model_validate_json(golden),
+        waivers=(*suite.waivers, *_waivers(suite, inside)),
+        golden=None if inside.golden is None else _golden(inside.folder / inside.golden),
         command=_command(stored),
         progress=progress,
     )
@@ -93,6 +96,23 @@ def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) ->
 def _suite(stored: Report, inside: Inside) -> Suite:
     suite = load_suite(inside.folder / inside.suite)
     return suite.model_copy(update={"path": stored.suite.path})
+
+
+def _waivers(suite: Suite, inside: Inside) -> tuple[Waiver, ...]:
+    """The waivers of the file that the suite names; no other file can add any."""
+    if (suite.waivers_file is None) != (inside.waivers is None):
+        there = "no file of waivers" if inside.waivers is None else "a file of waivers"
+        msg = f"{inside.suite} names waivers_file = {suite.waivers_file}, and there is {there}"
+        raise CaptureError(msg)
+    return () if inside.waivers is None else load_waivers(inside.folder / inside.waivers)
+
+
+def _golden(path: Path) -> Report:
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        msg = f"{path.name}: no report that can be read ({error.errors()[0]['msg']})"
+        raise CaptureError(msg) from error
 
 
 def _limits(stored: Report, inside: Inside) -> Limits:
@@ -116,7 +136,14 @@ def _weights(ref: Any, inside: Inside) -> Mapping[str, Any] | None:
 def _config(inside: Inside) -> Mapping[str, Any] | None:
     if inside.config is None:
         return None
-    found: Mapping[str, Any] = json.loads((inside.folder / inside.config).read_bytes())
+    try:
+        found = json.loads((inside.folder / inside.config).read_bytes())
+    except ValueError as error:
+        msg = f"{inside.config}: not JSON: {error}"
+        raise CaptureError(msg) from error
+    if not isinstance(found, dict):
+        msg = f"{inside.config}: no table of a model's dimensions"
+        raise CaptureError(msg)
     return found
 
 

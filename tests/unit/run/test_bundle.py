@@ -19,7 +19,8 @@ from validate.run import bundle_zip
 from validate.run.bundle import Kept, Source, check_bundle, find_captures, write_bundle
 from validate.run.bundle_zip import INDEX, unpack, write_zip
 from validate.run.claims import attach_claims, load_claims
-from validate.run.recompute import differences
+from validate.run.recompute import Inside, differences, recompute
+from validate.schema.bundle import BundleCapture
 from validate.schema.report import Report
 
 ROOT = Path(__file__).parents[3]
@@ -290,6 +291,9 @@ def test_too_many_and_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(InputError, match="would hold 11 files of 1100 bytes"):
         write_zip(path, files)
     monkeypatch.setattr(bundle_zip, "MOST_FILES", 20)
+    monkeypatch.setattr(bundle_zip, "MOST_TEXT", 99)
+    with pytest.raises(CaptureError, match="'f0' has 100 bytes; outside captures at most 99"):
+        unpack(path, tmp_path)
     monkeypatch.setattr(bundle_zip, "MOST_BYTES", 1000)
     with pytest.raises(CaptureError, match="at most 20 files and 1000 bytes"):
         unpack(path, tmp_path)
@@ -348,3 +352,57 @@ def test_reports_differ_where_numbers_do_beyond_rounding() -> None:
     )
     assert len(differences(old, old.model_copy(update={"gates": old.gates[:-1]}))) == 1
     assert differences(old, old.model_copy(update={"tool_version": "9"})) == []
+
+
+# --- the verdict, computed again from the parts inside --------------------------------------
+
+
+def inside(folder: Path, *roles: str, **changes: Any) -> Inside:
+    """A folder as a bundle unpacks to, with a capture for each role."""
+    captures = []
+    for at, role in enumerate(roles):
+        write_capture(folder / str(at))
+        digest = open_capture(folder / str(at), label=role).digest
+        told = {"role": role, "folder": str(at), "label": role, "digest": digest}
+        captures.append(BundleCapture.model_validate(told))
+    fields: dict[str, Any] = {
+        "folder": folder,
+        "captures": captures,
+        "suite": "suite.toml",
+        "limits": "limits.toml",
+        **dict.fromkeys(("golden", "waivers", "weights", "config")),
+    }
+    for name, source in (("suite", "suites/default"), ("limits", "golden/tolerances")):
+        text = (ROOT / f"{source}.toml").read_text("utf-8")
+        (folder / f"{name}.toml").write_text(text, "utf-8")
+    return Inside(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("roles", "files", "said"),
+    [
+        (("ref",), {}, "one ref, one cand and at most one oracle .* there are 1 ref, 0 cand"),
+        (("ref", "cand", "ref"), {}, "there are 2 ref, 1 cand, 0 oracle, 0 repeat"),
+        (("ref", "cand"), {"waivers": b""}, "names waivers_file = None, and there is a file of"),
+        (("ref", "cand"), {"golden": b"{}"}, "golden: no report that can be read .Field required"),
+        (("ref", "cand"), {"weights": b"x"}, "weights: sha256 .* captured with other weights"),
+        (("ref", "cand"), {"config": b"{"}, "config: not JSON"),
+        (("ref", "cand"), {"config": b"3"}, "config: no table"),
+    ],
+)
+def test_parts_that_cannot_be_are_named(
+    tmp_path: Path, roles: tuple[str, ...], files: dict[str, bytes], said: str
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    parts = inside(tmp_path, *roles, **{name: name for name in files})
+
+    with pytest.raises(CaptureError, match=said):
+        recompute(run(side("rocm", 0.1)), parts)
+
+
+def test_report_without_gates_gives_nothing_to_compute(tmp_path: Path) -> None:
+    report = run(side("rocm", 0.1)).model_copy(update={"gates": ()})
+
+    with pytest.raises(CaptureError, match="the report judges no gate"):
+        recompute(report, inside(tmp_path, "ref", "cand"))
