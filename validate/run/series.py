@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from validate.metrics._logit_rows import logit_rows
+from validate.run.series_evals import flip_series
 from validate.run.series_logits import Drift, drift_of, kl_series
 from validate.run.series_speculative import acceptance_series, uniform_series
 from validate.run.series_streams import survival_series
@@ -62,4 +63,6 @@ def series_of(
         made += uniform_series(pair)
     if "speculative.acceptance_z" in known:
         made += acceptance_series(pair)
+    if "evals.score_drop" in known:
+        made += flip_series(measured["evals.score_drop"].breakdown)
     return tuple(made)

@@ -10,6 +10,7 @@ from tests.unit.metrics.spec_made import drafted, fair, pair, side
 from validate.metrics import METRICS
 from validate.metrics._logit_rows import logit_rows
 from validate.run.series import FloorDrift, series_of
+from validate.run.series_evals import flip_series
 from validate.run.series_logits import BUCKETS, Drift, drift_of, kl_series
 from validate.run.series_speculative import BINS, acceptance_series, uniform_series
 from validate.run.series_streams import survival_series
@@ -204,6 +205,24 @@ class TestSpeculative:
 
     def test_streams_without_drafts_have_no_acceptance(self):
         assert acceptance_series(pair(side({"sampled": fair(60)}))) == []
+
+
+def test_flips_of_evals_both_ways_by_task():
+    """Those that flip most come first; scores in between count as worse and better."""
+    breakdown = {
+        "copy: drop": 1.0,
+        "copy: lost": 3.0,
+        "copy: gained": 1.0,
+        "a: b: worse": 2.0,
+        "a: b: better": 7.0,
+        "requests": 9.0,
+    }
+
+    (found,) = flip_series(breakdown)
+
+    assert found.x.places == ("a: b", "copy")
+    assert [line.values for line in found.lines] == [(2.0, 3.0), (7.0, 1.0)]
+    assert flip_series({"copy: drop": 1.0}) == []
 
 
 def test_only_gates_that_ran_bring_a_series():
