@@ -1,4 +1,4 @@
-"""The rows that logits gates point at, with the text before them and both sides' first choices."""
+"""The rows that gates point at, with the text before them and both sides' first choices."""
 
 import math
 import re
@@ -27,6 +27,7 @@ BYTES = json_sha256({"kind": "bytes", "bos": 256, "eos": 257, "pad": 258})
 """Digest of the tokenizer whose ids 0 to 255 are bytes."""
 
 _ROW = re.compile(r"^(logits|decode\.logits|stream\.logits) row (\d+)$")
+_STEP = re.compile(r"^stream step (\d+)$")
 
 
 class _Place(NamedTuple):
@@ -59,6 +60,9 @@ def worst_cases(pair: Pair, measured: Mapping[str, Measurement]) -> tuple[WorstC
 def _place(worst: Worst | None) -> _Place | None:
     if worst is None or worst.prompt is None or worst.position is None:
         return None
+    step = _STEP.match(worst.place or "")
+    if step is not None:  # the row that a token was taken from stands one position before it
+        return _Place(worst.prompt, STREAM, int(step.group(1)), worst.position - 1)
     found = _ROW.match(worst.place or "")
     if found is None:
         return None

@@ -241,7 +241,7 @@ class Report(_Record):
     series: tuple[Series, ...] = ()
     """What plots are drawn from; absent from the JSON where empty."""
     worst_cases: tuple[WorstCase, ...] = ()
-    """The rows that logits gates point at; absent from the JSON where empty."""
+    """The rows of logits that gates point at; absent from the JSON where empty."""
     prompts: tuple[str, ...] = ()
     """The prompts that were asked for; empty, and absent from the JSON: all."""
     blocked: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import numpy as np
+import pytest
 
 from tests.fakes import make_manifest, make_pair, make_prompt, with_positions
 from validate.run.worst_cases import BYTES, MOST_TOKENS, worst_cases
@@ -85,8 +86,9 @@ def test_a_long_prompt_is_cut_in_front():
     assert (len(found.before), found.cut) == (MOST_TOKENS, 10)
 
 
-def test_a_row_of_the_stream_follows_the_prompt():
-    """Prompt, then ref's own greedy tokens."""
+@pytest.mark.parametrize(("place", "position"), [("stream.logits row 1", 2), ("stream step 1", 3)])
+def test_a_row_of_the_stream_follows_the_prompt(place, position):
+    """Prompt, then ref's own greedy tokens; a step is told by the token that it emitted."""
     found = make_pair(
         {"p-0": {"stream.logits": LOGITS}},
         {"p-0": {"stream.logits": OTHER}},
@@ -95,6 +97,6 @@ def test_a_row_of_the_stream_follows_the_prompt():
         cand_streams={"p-0": [5, 9]},
     )
 
-    (case,) = worst_cases(found, {"greedy.unexplained": measured("stream.logits row 1", 2)})
+    (case,) = worst_cases(found, {"greedy.unexplained": measured(place, position)})
 
     assert (case.before, case.target) == ("1 2 5", 6)
