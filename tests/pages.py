@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from validate.schema.report import Report
+from validate.schema.verdict import Outcome
 
 ROOT = Path(__file__).parents[1]
 PAYLOAD = (
@@ -94,6 +95,26 @@ def hostile_report(text: str = PAYLOAD) -> Report:
     """
     report = full_report()
     return _poisoned(report, text)  # type: ignore[no-any-return]
+
+
+def report_with(text: str) -> Report:
+    """A short report whose notes, label, reason, command, pattern and worst case are ``text``."""
+    report = full_report()
+    measured = report.gates[4].measurement
+    assert measured is not None
+    worst = measured.model_copy(update={"pattern": text})
+    gate = report.gates[4].model_copy(
+        update={"reason": text, "rerun": text, "measurement": worst, "outcome": Outcome.FAIL}
+    )
+    return report.model_copy(
+        update={
+            "notes": (text,),
+            "not_tested": (text,),
+            "gates": (*report.gates[:4], gate),
+            "cand": report.cand.model_copy(update={"label": text or "-", "dtype": text}),
+            "worst_cases": (report.worst_cases[0].model_copy(update={"before": text}),),
+        }
+    )
 
 
 FIXED = {"outcome", "verdict", "kind", "role", "scale", "evidence", "source", "change", "name"}

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 from hypothesis import given, settings, strategies as st
 
-from tests.pages import Page, full_report
+from tests.pages import Page, full_report, report_with
 from validate.report import render_html, render_junit, render_markdown
 from validate.report.markdown import MOST_CHARACTERS
 from validate.report.visible import visible
@@ -17,24 +17,6 @@ ANY = st.text(st.characters(codec=None), max_size=60) | st.text(
 )
 STEERS = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 TAGS = {tag for tag, _ in Page(render_html(full_report())).elements}
-
-
-def report_with(text):
-    """A report whose notes, labels, reasons and places hold ``text``."""
-    report = full_report()
-    measured = report.gates[4].measurement
-    assert measured is not None
-    worst = measured.model_copy(update={"pattern": text})
-    gate = report.gates[4].model_copy(update={"reason": text, "rerun": text, "measurement": worst})
-    return report.model_copy(
-        update={
-            "notes": (text,),
-            "not_tested": (text,),
-            "gates": (*report.gates[:4], gate, *report.gates[5:]),
-            "cand": report.cand.model_copy(update={"label": text or "-", "dtype": text}),
-            "worst_cases": (report.worst_cases[0].model_copy(update={"before": text}),),
-        }
-    )
 
 
 @given(text=ANY, most=st.integers(0, 80))

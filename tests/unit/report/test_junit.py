@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from tests.pages import full_report, hostile_report
+from tests.pages import full_report, hostile_report, report_with
 from validate.report import render_junit
 from validate.report.visible import MOST_TEXT
 
@@ -91,5 +91,5 @@ def test_hostile_text_is_still_xml():
     assert len(list(tree.iter("testcase"))) == 43
     assert "\\x1b[31mred" in (tree.findtext("testsuite/system-out") or "")
     assert "<script" not in text
-    long = render_junit(hostile_report("x" * 1_000_000))
+    long = render_junit(report_with("x" * 1_000_000))
     assert f"({1_000_000 - MOST_TEXT:,} more characters)" in long
