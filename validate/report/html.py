@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from validate.gates.outcome import number, percent
+from validate.gates.outcome import GRAVITY, number, percent
 from validate.report import wording
 from validate.report.claims import claim_rows, conditions_line, verdict_line
 from validate.report.plots import Plot, draw
@@ -130,7 +130,7 @@ def _source(name: str) -> str:
 
 
 def _grouped(gates: Sequence[GateReport]) -> list[_Group]:
-    """What is not PASS: FAILs by area, others by their reason; those that are waived last.
+    """What is not PASS, the gravest first: FAILs by area, others by their reason; waived ones last.
 
     Of an area's FAILs the first is told in full, each of the others stands in its own section.
     """
@@ -140,8 +140,12 @@ def _grouped(gates: Sequence[GateReport]) -> list[_Group]:
         held.setdefault((gate.waiver is not None, f"{gate.outcome}", why), []).append(gate)
     return [
         _Group(gates=tuple(group), words=_finding(group))
-        for _, group in sorted(held.items(), key=lambda item: item[0][0])
+        for _, group in sorted(held.items(), key=lambda item: _gravity(item[1][0]))
     ]
+
+
+def _gravity(gate: GateReport) -> tuple[bool, int]:
+    return gate.waiver is not None, GRAVITY.index(gate.outcome)
 
 
 def _finding(group: Sequence[GateReport]) -> str:

@@ -128,6 +128,18 @@ def test_the_worst_case_shows_text_and_choices_of_both_sides():
     assert "First choices of ref token p of ref p of cand 32 ' ' 0.25 -" in text
 
 
+def test_the_gravest_is_told_first_and_what_is_waived_last():
+    """INCOMPARABLE, FAIL, INCONCLUSIVE, WAIVED, whatever the order of the suite."""
+    listed = re.findall(r'<ul class="open">.*?</ul>', FULL, re.DOTALL)[0]
+
+    assert re.findall(r'class="badge (\w+)"', listed) == [
+        "incomparable",
+        "fail",
+        "inconclusive",
+        "waived",
+    ]
+
+
 def test_links_lead_somewhere_and_names_are_unique():
     """Of all ids none is used twice; of all links none leaves the page."""
     page = Page(FULL)
