@@ -22,6 +22,7 @@ from validate.cli import (
     golden,
     listing,
     power,
+    report,
     selftest,
 )
 from validate.errors import ValidateError
@@ -75,6 +76,7 @@ app.command("eval", help=evals.HELP)(evals.evaluate)
 app.command("conformance", help=conformance.HELP)(conformance.conformance)
 app.add_typer(golden.app, name="golden", help=golden.HELP)
 app.command("power", help=power.HELP)(power.power)
+app.command("report", help=report.HELP)(report.report)
 app.command("selftest", help=selftest.HELP)(selftest.selftest)
 app.command("list", help=listing.HELP)(listing.list_things)
 app.command("doctor", help=doctor.HELP)(doctor.doctor)

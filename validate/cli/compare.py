@@ -41,7 +41,9 @@ def compare(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the pairing and stop; nothing is captured.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for report.json and report.md.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for report.html, .md, .json and .xml.")
+    ] = None,
     output: Annotated[
         ReportFormat, typer.Option("--format", help="What is printed.")
     ] = ReportFormat.CONSOLE,

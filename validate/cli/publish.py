@@ -16,7 +16,7 @@ __all__ = ["publish"]
 
 
 def publish(report: Report, *, output: ReportFormat, explain: bool, out: Path | None) -> int:
-    """Write ``report.json`` and ``report.md``, print what was asked for, return the exit code.
+    """Write ``report.html``, ``.md``, ``.json`` and ``.xml``, print what was asked for, return the exit code.
 
     Raises:
         InputError: The files cannot be written.

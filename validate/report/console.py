@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from validate.report.claims import claims_lines
 from validate.report.wording import (
     clean,
     deviation_lines,
@@ -29,7 +30,7 @@ from validate.report.wording import (
 from validate.schema.report import GateReport, Report
 from validate.schema.verdict import Outcome
 
-__all__ = ["render_console"]
+__all__ = ["render_console", "render_gate"]
 
 FULL_BLOCKS = 5
 """Failures told in full; the others get their headline."""
@@ -75,8 +76,27 @@ def render_console(report: Report, *, terminal: bool = False, width: int = PLAIN
     for block in _blocks(report):
         console.print()
         _say(console, block)
+    _section(console, "claims beside the verdict", claims_lines(report), report)
     _section(console, "not tested", report.not_tested, report)
     return out.getvalue()
+
+
+def render_gate(gate: GateReport, report: Report) -> str:
+    """One gate as text: of a FAIL all that is known, else its headline, reason and command.
+
+    Args:
+        gate: One of ``report.gates``.
+        report: What it belongs to.
+    """
+    if gate.outcome is Outcome.FAIL:
+        lines = _failure(gate, report)
+    else:
+        reason = "" if gate.reason is None else f": {gate.reason}"
+        lines = [
+            mark(f"{shown(gate)} {gate.name}{reason}", report),
+            f"  rerun: {mark(gate.rerun, report, comment='#')}",
+        ]
+    return "\n".join(clean(line) for line in lines)
 
 
 def _say(console: Console, lines: Iterable[str]) -> None:

@@ -3,15 +3,26 @@
 import json
 import os
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from validate.errors import InputError, SuiteError
+from validate.report.html import render_html
+from validate.report.junit import render_junit
 from validate.report.markdown import render_markdown
 from validate.schema.report import Report
 
-__all__ = ["load_report", "render_json", "report_schema", "write_reports"]
+__all__ = [
+    "RENDERERS",
+    "load_report",
+    "read_report",
+    "render_all",
+    "render_json",
+    "report_schema",
+    "write_reports",
+]
 
 
 def load_report(path: Path) -> Report | None:
@@ -36,6 +47,26 @@ def load_report(path: Path) -> Report | None:
         raise SuiteError(msg) from error
 
 
+def read_report(path: Path) -> Report:
+    """A saved ``report.json``.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InputError: It cannot be read, or is no report of this version.
+    """
+    try:
+        return Report.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        why = " ".join(str(error).splitlines()[:3])
+        msg = (
+            f"{path}: no report that can be read ({why})\n"
+            "  do next: name the folder that validate compare wrote, or its report.json"
+        )
+        raise InputError(msg) from error
+
+
 def render_json(report: Report) -> str:
     """``report.json``: strict JSON, ASCII, no NaN.
 
@@ -45,7 +76,19 @@ def render_json(report: Report) -> str:
     Raises:
         ValueError: A number is not finite; ``Report`` itself refuses those.
     """
-    return json.dumps(report.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"
+    held = report.model_dump(mode="json")
+    for holder, key in (
+        (held, "series"),
+        (held, "worst_cases"),
+        (held, "prompts"),
+        (held, "blocked"),
+        (held, "claims"),
+        (held["ref"], "timing"),
+        (held["cand"], "timing"),
+    ):
+        if not holder[key]:
+            del holder[key]
+    return json.dumps(held, indent=2, allow_nan=False) + "\n"
 
 
 def report_schema() -> str:
@@ -55,20 +98,43 @@ def report_schema() -> str:
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 
 
+RENDERERS: Mapping[str, Callable[[Report], str]] = {
+    "report.json": render_json,
+    "report.md": render_markdown,
+    "report.html": render_html,
+    "report.xml": render_junit,
+}
+"""Every file of a report by name; each follows from the report alone."""
+
+
+def render_all(report: Report) -> dict[str, bytes]:
+    """Every file of a report, by name.
+
+    Args:
+        report: What to render.
+    """
+    return {
+        name: render(report).encode("utf-8", errors="backslashreplace")
+        for name, render in RENDERERS.items()
+    }
+
+
 def write_reports(report: Report, folder: Path) -> tuple[Path, ...]:
-    """Write ``report.json`` and ``report.md``; each appears whole or not at all.
+    """Write ``report.html``, ``.md``, ``.json`` and ``.xml``; each appears whole or not at all.
+
+    All are rendered before the first is written.
 
     Args:
         report: What to write.
         folder: Made when it does not exist.
 
     Returns:
-        The files, in the order json, markdown.
+        The files, in the order json, markdown, html, xml.
 
     Raises:
         InputError: The folder cannot be made or written; nothing half-written stays.
     """
-    texts = {"report.json": render_json(report), "report.md": render_markdown(report)}
+    texts = render_all(report)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return tuple(_write(folder / name, text) for name, text in texts.items())
@@ -80,11 +146,11 @@ def write_reports(report: Report, folder: Path) -> tuple[Path, ...]:
         raise InputError(msg) from error
 
 
-def _write(path: Path, text: str) -> Path:
+def _write(path: Path, text: bytes) -> Path:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     partial = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+        with os.fdopen(handle, "wb") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from validate.report.claims import claim_rows, conditions_line, verdict_line
+from validate.report.visible import visible
 from validate.report.wording import (
     clean,
     deviation_lines,
@@ -52,7 +54,7 @@ def render_markdown(report: Report) -> str:
         *_listed("Notes", report.notes, report),
         *_open_gates(report),
     ]
-    bottom = [*_listed("Not tested", report.not_tested, report), *_rerun(report)]
+    bottom = [*_claims(report), *_listed("Not tested", report.not_tested, report), *_rerun(report)]
     whole = "\n".join([*top, *_all_gates(report), *bottom]) + "\n"
     if len(whole) <= MOST_CHARACTERS:
         return whole
@@ -73,7 +75,8 @@ def escape(text: str) -> str:
 
 def _told(text: str, report: Report) -> str:
     marked = mark(text, report)
-    return escape(marked if len(marked) <= MOST_CELL else f"{marked[:MOST_CELL]}...")
+    rest = len(marked) - MOST_CELL
+    return escape(marked[:MOST_CELL]) + (f"... ({rest:,} more characters)" if rest > 0 else "")
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -90,10 +93,10 @@ def _sides(report: Report) -> list[str]:
         label = label_of(report) if role == "cand" else side.label
         reused = "reused" if side.reused else "given, or made now"
         cells = (label, machine(side), side.dtype, side.evidence, reused)
-        rows.append(_row([role, *(escape(cell) for cell in cells)]))
+        rows.append(_row([role, *(_told(cell, report) for cell in cells)]))
     names = ("", "target", "machine", "dtype", "evidence", "capture")
     suite = f"suite {report.suite.name}, alpha {report.suite.alpha:g}, power {report.suite.power:g}"
-    return [*_head(names), *rows, "", escape(f"{suite}, validate {report.tool_version}")]
+    return [*_head(names), *rows, "", _told(f"{suite}, validate {report.tool_version}", report)]
 
 
 def _listed(title: str, lines: Iterable[str], report: Report) -> list[str]:
@@ -147,11 +150,32 @@ def _all_gates(report: Report) -> list[str]:
     ]
 
 
+def _claims(report: Report) -> list[str]:
+    """Claimed figures in a table, under the verdict they stand beside; folded away."""
+    told = report.claims
+    if told is None:
+        return []
+    rows = [_row(_told(cell, report) for cell in row) for row in claim_rows(told)]
+    about = f"{told.claims.title}; {conditions_line(told)}"
+    return [
+        "",
+        "<details><summary>Claimed speed and cost, beside the verdict</summary>",
+        "",
+        f"{_told(verdict_line(report), report)}; {_told(about, report)}",
+        "",
+        *_head(("system", "figure", "value", "rests on")),
+        *rows,
+        *_listed("What keeps these figures from the verdict", told.notes, report),
+        "",
+        "</details>",
+    ]
+
+
 def _rerun(report: Report) -> list[str]:
     gates = [gate for gate in report.gates if gate.outcome is not Outcome.PASS][:1]
     if not gates:
         return []
-    command = clean(mark(gates[0].rerun, report, comment="#"))
+    command = visible(mark(gates[0].rerun, report, comment="#"))
     longest = max((len(run) for run in re.findall(r"`+", command)), default=0)
     fence = "`" * max(3, longest + 1)
     return ["", f"{fence}sh", command, fence]

@@ -50,6 +50,8 @@ def clean(text: str) -> str:
         >>> print(clean("a\x1b[2Jb"))
         a\x1b[2Jb
     """
+    if text.isprintable():
+        return text
     return "".join(
         char.encode("unicode_escape").decode() if unicodedata.category(char) in _UNSEEN else char
         for char in text

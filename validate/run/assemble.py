@@ -24,6 +24,7 @@ from validate.schema.report import (
     SuiteReport,
     WorstReport,
 )
+from validate.schema.series import Series, WorstCase
 from validate.schema.suite import AREAS, Limits, Suite
 from validate.schema.verdict import NoiseFloor, Outcome, Verdict
 from validate.suite import limits_digest
@@ -55,7 +56,10 @@ def assemble(
     limits: Limits,
     notes: Sequence[str],
     prompts: tuple[str, ...],
+    blocked: tuple[str, ...] = (),
     golden: Report | None = None,
+    series: tuple[Series, ...] = (),
+    worst: tuple[WorstCase, ...] = (),
 ) -> Report:
     """The report of one run.
 
@@ -66,7 +70,10 @@ def assemble(
         limits: The limits it judged by.
         notes: Sentences a reader must know before the numbers.
         prompts: Prompts that were asked for; empty: all.
+        blocked: Reasons known beforehand why nothing may be judged.
         golden: The suite's golden report, if there is one.
+        series: What is drawn.
+        worst: Rows that gates point at.
     """
     return Report(
         tool_version=validate.__version__,
@@ -91,6 +98,10 @@ def assemble(
         not_tested=_not_tested(verdicts, cast=cast, suite=suite),
         limits={key: limit_report(limit) for key, limit in limits.entries.items()},
         since_golden=since_golden(suite, limits, golden=golden),
+        series=series,
+        worst_cases=worst,
+        prompts=prompts,
+        blocked=blocked,
     )
 
 
@@ -118,7 +129,12 @@ def _side(side: Side, *, reused: bool) -> SideReport:
         weights=manifest.model.weights,
         fault=manifest.fault,
         ran={**manifest.path_proof.branches, **manifest.path_proof.kernels},
+        timing=_timing(getattr(side, "timing", {})),
     )
+
+
+def _timing(found: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def _gate(verdict: Verdict) -> GateReport:

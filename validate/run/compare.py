@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -13,10 +13,13 @@ from validate.pairing import pair, pair_evals
 from validate.run import yardstick
 from validate.run.assemble import Cast, assemble
 from validate.run.measure import Bench, PairMaker, Progress, silent
+from validate.run.series import FloorDrift, series_of
 from validate.run.sides import fit_repeats, proven_deviations, refusals, sameness
+from validate.run.worst_cases import worst_cases
 from validate.schema.measurement import Levels, Measurement
 from validate.schema.pair import Pair, Side
 from validate.schema.report import Report
+from validate.schema.series import Series, WorstCase
 from validate.schema.suite import SETTINGS, GateSpec, Limits, Suite, Waiver
 from validate.schema.verdict import Limit, NoiseFloor, Outcome, Verdict
 from validate.suite import (
@@ -33,6 +36,17 @@ __all__ = ["compare", "levels_of"]
 
 REF_BLAMED = "REF_BLAMED"
 """Reason when the oracle disagrees with ref: then cand is not to blame."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Judged:
+    """What a run found: verdicts in the suite's order, and what a reader is shown beside them."""
+
+    verdicts: list[Verdict]
+    notes: list[str] = field(default_factory=list)
+    """Sentences about repeats that do not match."""
+    series: tuple[Series, ...] = ()
+    worst: tuple[WorstCase, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,18 +201,20 @@ def compare(
     cast = Cast(ref=ref, cand=cand, oracle=oracle, repeats=kept, reused=frozenset(reused))
     why = (*blocked, *refusals(ref, cand, suite=suite))
     if why:
-        verdicts = [law.refuse(gate, "; ".join(why)) for gate in gates]
+        judged = _Judged(verdicts=[law.refuse(gate, "; ".join(why)) for gate in gates])
     else:
-        verdicts, more = _verdicts(law, bench, cast)
-        notes = (*notes, *more)
+        judged = _judged(law, bench, cast)
     return assemble(
-        waive(verdicts, waivers, cand=cand.manifest.target),
+        waive(judged.verdicts, waivers, cand=cand.manifest.target),
         cast=cast,
         suite=suite,
         limits=limits,
-        notes=(*(sameness(ref, cand) or yardstick.same_tensors(ref, cand)), *notes),
+        notes=(*(sameness(ref, cand) or yardstick.same_tensors(ref, cand)), *notes, *judged.notes),
         prompts=tuple(prompts),
+        blocked=tuple(blocked),
         golden=golden,
+        series=judged.series,
+        worst=judged.worst,
     )
 
 
@@ -223,8 +239,11 @@ def _command(suite: Suite, ref: Side, cand: Side, prompts: Sequence[str]) -> str
     return shlex.join(parts)
 
 
-def _verdicts(law: _Law, bench: Bench, cast: Cast) -> tuple[list[Verdict], list[str]]:
-    """All verdicts in the suite's order, and sentences about repeats that do not match."""
+def _judged(law: _Law, bench: Bench, cast: Cast) -> _Judged:
+    """Every gate on the judged pair, after the yardstick's."""
+    floor = FloorDrift()
+    draws = bench.metrics is METRICS
+    bench = replace(bench, look=floor.look) if draws else bench
     plain = law.settings(declared=False)
     judged = bench.pair(cast.ref, cast.cand, **law.settings(declared=True))
     itself = bench.pair(cast.ref, cast.ref, **plain)
@@ -261,7 +280,12 @@ def _verdicts(law: _Law, bench: Bench, cast: Cast) -> tuple[list[Verdict], list[
     ]
     if blame is not None:
         rest = [_unjudged(verdict, blame) for verdict in rest]
-    return [*first, *rest], notes
+    return _Judged(
+        verdicts=[*first, *rest],
+        notes=notes,
+        series=series_of(judged, measured=measured, floor=floor) if draws else (),
+        worst=worst_cases(judged, measured) if draws else (),
+    )
 
 
 def _told(verdict: Verdict) -> Verdict:

@@ -27,6 +27,10 @@ def silent(_what: str) -> None:
     """Progress that nobody watches."""
 
 
+def unseen(_matched: Pair) -> None:
+    """Looks at nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """All that measuring needs beside the two captures of a pair."""
@@ -44,6 +48,8 @@ class Bench:
     metrics: Mapping[str, Metric] = field(default_factory=lambda: METRICS)
     make_pair: PairMaker = pair
     progress: Progress = silent
+    look: Callable[[Pair], None] = unseen
+    """Shown each pair of ref and a repeat after it was measured."""
     shared: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
     """What one side alone gives, kept over all pairs of this bench."""
 
@@ -101,6 +107,7 @@ class Bench:
                 notes.append(f"repeat '{repeat.label}' is left out of the noise floor: {why}")
                 continue
             found.append(self.measure(matched, what=f"ref against {repeat.label}"))
+            self.look(matched)
         return found, notes
 
     @property

@@ -4,7 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from validate.schema.claims import ClaimsReport
 from validate.schema.manifest import Evidence, Provenance
+from validate.schema.series import Series, WorstCase
 from validate.schema.verdict import EXIT_CODES, GateKind, Outcome
 
 __all__ = [
@@ -175,6 +177,8 @@ class SideReport(OtherSide):
     """Planted fault, if any."""
     ran: dict[str, int] = Field(default_factory=dict)
     """Path proof: branches and kernels with counts."""
+    timing: dict[str, Number] = Field(default_factory=dict)
+    """Timing of the capture, by name; absent from the JSON where empty."""
 
 
 class DeviationSize(_Record):
@@ -234,6 +238,17 @@ class Report(_Record):
     since_golden: SinceGolden | None = None
     """What was loosened or tightened since the golden report."""
     selftest: None = None
+    series: tuple[Series, ...] = ()
+    """What plots are drawn from; absent from the JSON where empty."""
+    worst_cases: tuple[WorstCase, ...] = ()
+    """The rows of logits that gates point at; absent from the JSON where empty."""
+    prompts: tuple[str, ...] = ()
+    """The prompts that were asked for; empty, and absent from the JSON: all."""
+    blocked: tuple[str, ...] = ()
+    """Why nothing could be judged, as known before any capture was paired, e.g. a stale golden;
+    absent from the JSON where empty."""
+    claims: ClaimsReport | None = None
+    """Claimed figures of speed and cost; absent from the JSON where there are none."""
 
     @property
     def exit_code(self) -> int:

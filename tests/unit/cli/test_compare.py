@@ -78,8 +78,9 @@ def test_exit_code_is_that_of_the_verdict(
 
     shown = capsys.readouterr()
     assert f"{verdict}: " in shown.out
-    paths = [line.removeprefix("report: ") for line in shown.out.splitlines()[-2:]]
-    assert [Path(path).name for path in paths] == ["report.json", "report.md"]
+    paths = [line.removeprefix("report: ") for line in shown.out.splitlines()[-4:]]
+    names = ["report.json", "report.md", "report.html", "report.xml"]
+    assert [Path(path).name for path in paths] == names
     assert json.loads(Path(paths[0]).read_text("utf-8"))["verdict"] == verdict
     assert paths[0].startswith("reports/")
 

@@ -11,7 +11,9 @@ from tests.unit.run.test_deviations import BUDGET, fp8
 from validate.errors import InputError
 from validate.report import (
     render_console,
+    render_html,
     render_json,
+    render_junit,
     render_markdown,
     report_schema,
     write_reports,
@@ -23,6 +25,7 @@ from validate.schema.report import Report
 from validate.schema.suite import GateSpec
 
 ROOT = Path(__file__).parents[3]
+NAMES = ["report.json", "report.md", "report.html", "report.xml"]
 HOSTILE = "x\x1b[2J[red]|<b>`*\u202e@team #7"
 
 
@@ -360,14 +363,16 @@ def test_the_published_schema_is_current():
 
 
 def test_reports_are_written_whole(tmp_path):
-    """Two files, and nothing else is left behind."""
+    """Four files, and nothing else is left behind."""
     report = run(side("rocm", 0.2))
     paths = write_reports(report, tmp_path / "new" / "folder")
 
-    assert [path.name for path in paths] == ["report.json", "report.md"]
-    assert sorted(p.name for p in paths[0].parent.iterdir()) == ["report.json", "report.md"]
+    assert [path.name for path in paths] == NAMES
+    assert sorted(p.name for p in paths[0].parent.iterdir()) == sorted(NAMES)
     assert paths[0].read_text() == render_json(report)
     assert paths[1].read_text() == render_markdown(report)
+    assert paths[2].read_text() == render_html(report)
+    assert paths[3].read_text() == render_junit(report)
 
 
 def test_an_old_report_survives_a_full_disk(tmp_path, monkeypatch):
@@ -383,7 +388,7 @@ def test_an_old_report_survives_a_full_disk(tmp_path, monkeypatch):
         write_reports(run(side("rocm", 3.0)), tmp_path)
 
     assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "PASS"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["report.json", "report.md"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(NAMES)
 
 
 def test_a_file_in_the_way_is_told(tmp_path):

@@ -1,0 +1,118 @@
+"""``validate report``: saved runs on the command line, up to a bundle of real captures."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.unit.run.made import run, side
+from validate.cli import main
+from validate.report import write_reports
+
+ROOT = Path(__file__).parents[3]
+CLAIMS = ROOT / "docs" / "claims" / "kimi-k3.toml"
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with two saved runs, the later of which FAILs."""
+    (tmp_path / "validate.toml").write_text((ROOT / "validate.toml").read_text("utf-8"), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    for name, off in (("first", 0.1), ("second", 3.0)):
+        write_reports(run(side("rocm", off)), tmp_path / "reports" / name)
+    return tmp_path / "reports"
+
+
+def test_saved_run_is_rendered_again(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = {file.name: file.read_bytes() for file in (runs / "first").iterdir()}
+    for name in kept:
+        if name != "report.json":
+            (runs / "first" / name).unlink()
+
+    assert main(["report", "reports/first"]) == 0
+    assert {file.name: file.read_bytes() for file in (runs / "first").iterdir()} == kept
+    assert "PASS: every gate" in capsys.readouterr().out
+
+
+def test_newest_run_is_taken_and_its_verdict_is_the_exit_code(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", "--out", "copy", "--format", "json"]) == 1
+
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["verdict"] == "FAIL"
+    assert "newest run: reports/second" in shown.err
+    assert (runs.parent / "copy" / "report.html").is_file()
+
+
+def test_claims_stand_beside_the_verdict(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "reports/first", "--claims", str(CLAIMS), "--out", "claimed"]) == 0
+
+    assert "stated as 4000 to 7000, NOT as computed" in capsys.readouterr().out
+    told = json.loads((runs.parent / "claimed" / "report.json").read_text("utf-8"))
+    assert told["claims"]["claims"]["title"].startswith("Kimi K3")
+    assert main(["report", "claimed/report.json"]) == 0
+    assert "NO EVIDENCE" in capsys.readouterr().out
+
+
+def test_diff_tells_what_moved_and_exits_0(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--diff", "reports/first", "reports/second/report.json"]) == 0
+    assert "  the whole run: PASS -> FAIL  WORSE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["reports/none"], 2, "reports/none: there is no report.json"),
+        (["reports/first", "reports/second"], 2, "2 runs are named, one is rendered"),
+        (["--diff", "reports/first"], 2, "--diff takes two runs, OLD and NEW; 1 are named"),
+        (["--diff", "--check", "x.zip"], 2, "--check and --diff are asked for at once"),
+        (["--bundle", "x.zip", "--out", "y"], 2, "--bundle and --out are asked for at once"),
+        (["--bundle", "reports", "reports/first"], 2, "--bundle reports: is a folder"),
+        (["--check", "x.zip"], 2, "x.zip: there is no such file"),
+        (["--check", "x.zip", "reports/first"], 2, "--check takes the bundle alone"),
+        (["--check", "validate.toml"], 4, "validate.toml: is no whole zip file"),
+        (["reports/first", "--claims", "validate.toml"], 2, "validate.toml: "),
+        (["--bundle", "x.zip", "reports/first"], 2, "suites/small.toml: cannot be read"),
+    ],
+)
+def test_wrong_arguments(
+    arguments: list[str], code: int, said: str, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", *arguments]) == code
+    assert said in capsys.readouterr().err
+    assert not list(runs.parent.glob("*x.zip*"))
+
+
+def test_damaged_report_is_refused(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (runs / "first" / "report.json").write_text('{"verdict": NaN}', "utf-8")
+
+    assert main(["report", "reports/first"]) == 2
+    assert "no report that can be read" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.golden
+def test_bundle_of_real_captures_gives_its_verdict_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stored captures, a few prompts, one area; then one byte of one tensor is changed."""
+    monkeypatch.chdir(ROOT)
+    out, zipped = tmp_path / "run", tmp_path / "evidence.zip"
+    asked = ["--ref", "cuda", "--cand", "cuda-repeat", "--only", "greedy", "--tokens", "15-17"]
+    code = main(["compare", *asked, "--out", str(out)])
+
+    assert main(["report", "--bundle", str(zipped), str(out)]) == code
+    capsys.readouterr()
+    monkeypatch.chdir(tmp_path)  # nothing outside the bundle is needed
+    assert main(["report", "--check", str(zipped), "--format", "json"]) == code
+    assert json.loads(capsys.readouterr().out) == json.loads((out / "report.json").read_text())
+
+    with zipfile.ZipFile(zipped) as archive:
+        entry = next(e for e in archive.infolist() if e.filename.endswith(".safetensors"))
+    damaged = bytearray(zipped.read_bytes())
+    damaged[entry.header_offset + 30 + len(entry.filename) + entry.file_size // 2] ^= 1
+    zipped.write_bytes(damaged)
+    assert main(["report", "--check", str(zipped)]) == 4
+    assert f"{entry.filename}: its bytes are not those" in capsys.readouterr().err

@@ -1,0 +1,196 @@
+"""A report computed again from files, and where it differs from the one that was stored."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from validate.capture.digest import file_sha256
+from validate.capture.reader import open_capture
+from validate.errors import CaptureError
+from validate.oracle import load_weights
+from validate.run.compare import compare
+from validate.run.measure import Progress, silent
+from validate.schema.bundle import BundleCapture
+from validate.schema.report import Report
+from validate.schema.suite import Limits, Suite, Waiver
+from validate.suite import load_limits, load_suite, load_waivers
+
+__all__ = ["Inside", "differences", "recompute"]
+
+RELATIVE, ABSOLUTE = 1e-6, 1e-12
+"""How far a number computed on another processor may be off: a billion roundings of float64,
+and a thousandth of what any report shows."""
+NOT_COMPUTED = ("tool_version", "claims", "selftest")
+"""Keys of a report that do not follow from captures."""
+NOT_COMPUTED_OF_SIDES = ("path", "reused")
+
+LEFT_OUT = "is left out of the noise floor"
+"""In notes on captures that took no part, which a bundle does not hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """The parts of an unpacked bundle, by name below ``folder``."""
+
+    folder: Path
+    captures: Sequence[BundleCapture]
+    suite: str
+    limits: str
+    golden: str | None
+    waivers: str | None
+    weights: str | None
+    config: str | None
+
+
+def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) -> Report:
+    """Judge the captures inside as the stored report was judged: same gates, prompts and names.
+
+    Args:
+        stored: The report; only what was asked for is taken from it.
+        inside: Where the parts lie.
+        progress: Told what is being measured.
+
+    Raises:
+        ValidateError: A part is missing or damaged, or nothing can be compared.
+    """
+    if not stored.gates:
+        msg = "the report judges no gate"
+        raise CaptureError(msg)
+    readers: dict[str, list[Any]] = {role: [] for role in ("ref", "cand", "oracle", "repeat")}
+    for held in inside.captures:
+        reader = open_capture(inside.folder / held.folder, label=held.label)
+        if reader.digest != held.digest:
+            msg = f"{held.folder}: digest {reader.digest[:12]}, {held.digest[:12]} is listed"
+            raise CaptureError(msg)
+        readers[held.role].append(reader)
+    if len(readers["ref"]) != 1 or len(readers["cand"]) != 1 or len(readers["oracle"]) > 1:
+        counts = ", ".join(f"{len(found)} {role}" for role, found in readers.items())
+        msg = f"one ref, one cand and at most one oracle are needed, there are {counts}"
+        raise CaptureError(msg)
+    suite = _suite(stored, inside)
+    ran = [gate.name for gate in stored.gates]
+    return compare(
+        ref=readers["ref"][0],
+        cand=readers["cand"][0],
+        suite=suite,
+        limits=_limits(stored, inside),
+        repeats=readers["repeat"],
+        oracle=next(iter(readers["oracle"]), None),
+        weights=_weights(readers["ref"][0], inside),
+        config=_config(inside),
+        only=() if len(ran) == len(suite.gates) else ran,
+        prompts=stored.prompts,
+        blocked=stored.blocked,
+        waivers=(*suite.waivers, *_waivers(suite, inside)),
+        golden=None if inside.golden is None else _golden(inside.folder / inside.golden),
+        command=_command(stored),
+        progress=progress,
+    )
+
+
+def _suite(stored: Report, inside: Inside) -> Suite:
+    suite = load_suite(inside.folder / inside.suite)
+    return suite.model_copy(update={"path": stored.suite.path})
+
+
+def _waivers(suite: Suite, inside: Inside) -> tuple[Waiver, ...]:
+    """The waivers of the file that the suite names; no other file can add any."""
+    if (suite.waivers_file is None) != (inside.waivers is None):
+        there = "no file of waivers" if inside.waivers is None else "a file of waivers"
+        msg = f"{inside.suite} names waivers_file = {suite.waivers_file}, and there is {there}"
+        raise CaptureError(msg)
+    return () if inside.waivers is None else load_waivers(inside.folder / inside.waivers)
+
+
+def _golden(path: Path) -> Report:
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        msg = f"{path.name}: no report that can be read ({error.errors()[0]['msg']})"
+        raise CaptureError(msg) from error
+
+
+def _limits(stored: Report, inside: Inside) -> Limits:
+    """The limits, under the name that the report has for their file."""
+    found, name = load_limits(inside.folder / inside.limits), stored.suite.limits
+    entries = {k: replace(v, pointer=f"{name}#{k}") for k, v in found.entries.items()}
+    return Limits(path=name, entries=entries, lines=found.lines)
+
+
+def _weights(ref: Any, inside: Inside) -> Mapping[str, Any] | None:
+    if inside.weights is None:
+        return None
+    path = inside.folder / inside.weights
+    digest = file_sha256(path)
+    if digest != ref.manifest.model.weights_digest:
+        msg = f"{inside.weights}: sha256 {digest[:12]}, ref was captured with other weights"
+        raise CaptureError(msg)
+    return load_weights(path)
+
+
+def _config(inside: Inside) -> Mapping[str, Any] | None:
+    if inside.config is None:
+        return None
+    try:
+        found = json.loads((inside.folder / inside.config).read_bytes())
+    except ValueError as error:
+        msg = f"{inside.config}: not JSON: {error}"
+        raise CaptureError(msg) from error
+    if not isinstance(found, dict):
+        msg = f"{inside.config}: no table of a model's dimensions"
+        raise CaptureError(msg)
+    return found
+
+
+def _command(stored: Report) -> str:
+    first = stored.gates[0]
+    return first.rerun.removesuffix(f" --only {first.name}")
+
+
+def differences(stored: Report, fresh: Report) -> list[str]:
+    """Each value of a report that does not follow from its captures, by its place.
+
+    Numbers may be off by 1e-6 of themselves, for they were computed on another processor.
+
+    Args:
+        stored: The report that was handed over.
+        fresh: The same, computed here.
+    """
+    return list(_differ("", _told(stored), _told(fresh)))
+
+
+def _told(report: Report) -> dict[str, Any]:
+    held = {k: v for k, v in report.model_dump(mode="json").items() if k not in NOT_COMPUTED}
+    for role in ("ref", "cand"):
+        held[role] = {k: v for k, v in held[role].items() if k not in NOT_COMPUTED_OF_SIDES}
+    held["notes"] = [note for note in held["notes"] if LEFT_OUT not in note]
+    held["gates"] = {gate["name"]: gate for gate in held["gates"]}
+    return held
+
+
+def _differ(place: str, old: Any, new: Any) -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in (*old, *(key for key in new if key not in old)):
+            inner = f"{place}.{key}" if place else str(key)
+            yield from _differ(inner, old.get(key), new.get(key))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for at, (one, two) in enumerate(zip(old, new, strict=True)):
+            yield from _differ(f"{place}[{at}]", one, two)
+    elif not _equal(old, new):
+        yield f"{place}: {_short(old)} in the report, {_short(new)} from the captures"
+
+
+def _equal(old: Any, new: Any) -> bool:
+    if type(old) is float and type(new) is float:
+        return math.isclose(old, new, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+    return type(old) is type(new) and bool(old == new)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."  # noqa: PLR2004  one line of a terminal
