@@ -6,6 +6,7 @@ says what it means.
 """
 
 from validate.faults.attention import ATTENTION_FAULTS
+from validate.faults.capture_records import CAPTURE_FAULTS
 from validate.faults.renorm import RENORM_FAULTS
 from validate.faults.speculative import SPECULATIVE_FAULTS
 from validate.schema.fault import Fault
@@ -13,7 +14,8 @@ from validate.schema.fault import Fault
 __all__ = ["FAULTS", "FAULT_SIDES"]
 
 FAULTS: dict[str, Fault] = {
-    fault.id: fault for fault in (*ATTENTION_FAULTS, *RENORM_FAULTS, *SPECULATIVE_FAULTS)
+    fault.id: fault
+    for fault in (*ATTENTION_FAULTS, *RENORM_FAULTS, *SPECULATIVE_FAULTS, *CAPTURE_FAULTS)
 }
 """Every fault by id."""
 
