@@ -232,7 +232,8 @@ def _tv_16(item: Item, severity: str, *, judged: bool = True) -> Item:
 
 def _la_02(items: list[Item], severity: str) -> list[Item]:
     del severity
-    made, before = [], {}
+    made: list[Item] = []
+    before: dict[str, Array] = {}
     for item in items:
         names = [name for name in item.tensors if name.startswith("state.chunked.kda.")]
         stale = {name: before.get(name, 0.0 * item.tensors[name].array) for name in names}
