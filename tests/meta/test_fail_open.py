@@ -23,7 +23,6 @@ from validate.schema.suite import GateSpec
 from validate.suite import load_suite, select_gates
 
 LEVELS = Levels(low=0.99, high=0.95)
-SETTINGS = {"near_tie": 0.25, "route_gap": 0.01}
 
 
 def rows(count: int = 3, vocab: int = 4) -> np.ndarray:
@@ -36,7 +35,8 @@ def paired(ref: Any, cand: Any, **changes: Any):
     return pair(
         FakeSide("cuda", ref, prompts=prompts[0]),
         FakeSide("rocm", cand, prompts=prompts[1]),
-        **SETTINGS,
+        near_tie=0.25,
+        route_gap=0.01,
     )
 
 

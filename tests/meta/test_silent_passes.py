@@ -223,7 +223,7 @@ def test_16_what_a_gate_does_is_a_field_and_not_in_its_name(tmp_path):
 @pytest.mark.parametrize("word", ["Nan", "unsupported"])
 def test_17_a_number_is_a_number_or_none(word):
     with pytest.raises(Exception, match=r"(?s)value") as caught:
-        Measurement(metric="logits.kl_p90", value=word, unit="nats", n=1, n_of="prompts")  # type: ignore[arg-type]
+        Measurement(metric="logits.kl_p90", value=word, unit="nats", n=1, n_of="prompts")
 
     assert "TypeCheck" in type(caught.value).__name__ or isinstance(caught.value, TypeError)
 

@@ -18,7 +18,7 @@ from validate.errors import InputError
 from validate.faults.capture_records import CAPTURE_FAULTS
 from validate.schema import CaptureHeader, Prompt, Stream
 
-__all__ = ["PLANTS", "SIDES", "Item", "plant"]
+__all__ = ["PLANTS", "SIDES", "Item", "Role", "plant"]
 
 Array = NDArray[Any]
 Role = Literal["ref", "cand"]

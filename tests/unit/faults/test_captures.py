@@ -16,8 +16,9 @@ from validate.capture.subset import Subset, subset
 from validate.errors import IncomparableError, InputError
 from validate.faults import FAULTS
 from validate.faults.capture_records import CAPTURE_FAULTS
-from validate.faults.captures import PLANTS, SIDES, plant
+from validate.faults.captures import PLANTS, SIDES, Role, plant
 from validate.run import compare
+from validate.schema import Side
 from validate.suite import load_limits, load_suite
 
 pytestmark = pytest.mark.golden
@@ -35,14 +36,20 @@ def recorded(name: str) -> CaptureReader:
 
 @cache
 def kept() -> tuple[str, ...]:
-    """Prompts of every kind: with tensors, states and streams, and one that is long."""
+    """Prompts of every kind: with tensors, states and streams, one long, two of one length."""
     prompts = recorded("cuda").prompts
 
     def tagged(tag: str, count: int) -> list[str]:
         return [name for name, prompt in prompts.items() if tag in prompt.tags][:count]
 
     long = [name for name, prompt in prompts.items() if len(prompt.token_ids) >= 64][:1]
-    wanted = {*tagged("tensors", 3), *tagged("speculative", 3), *tagged("state", 2), *long}
+    wanted = {
+        *tagged("tensors", 3),
+        *tagged("speculative", 3),
+        *tagged("state", 2),
+        *tagged("copy", 3),
+        *long,
+    }
     return tuple(name for name in prompts if name in wanted)
 
 
@@ -50,7 +57,9 @@ def honest(name: str) -> Subset:
     return subset(recorded(name), kept())
 
 
-def planted(fault: str, severity: str | None, folder: Path, *, role: str = "cand") -> CaptureReader:
+def planted(
+    fault: str, severity: str | None, folder: Path, *, role: Role = "cand"
+) -> CaptureReader:
     source = "cuda" if role == "ref" else "cuda-repeat"
     out = plant(fault, GOLDEN / source, folder, role=role, severity=severity, prompts=kept())
     return open_capture(out, label=source)
@@ -74,7 +83,7 @@ def outcomes(report) -> dict[str, str]:
 @pytest.mark.parametrize(("fault", "severity"), CASES, ids=[f"{f}-{s}" for f, s in CASES])
 def test_fault_is_seen(fault, severity, tmp_path):
     record = BY_ID[fault]
-    ref = honest("cuda")
+    ref: Side = honest("cuda")
     if "ref" in SIDES.get(fault, ()):
         ref = planted(fault, severity, tmp_path / "ref", role="ref")
     cand = planted(fault, severity, tmp_path / "cand")
