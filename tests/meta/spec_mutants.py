@@ -27,6 +27,15 @@ LOGPROB = "metrics.speculative_logprob"
 # One fault a line.
 # fmt: off
 SPEC_MUTANTS: Mapping[str, Sequence[Mutant]] = {
+    "test_speculative_bad_input": [
+        Mutant("tests rest on damaged numbers", TESTS, "return side if why is None else Reason(why)", "return side"),
+        Mutant("damaged ref let through", DELTA, "why = damage(ref)", "why = None"),
+        Mutant("acceptance without q compared", DELTA, "if len(drawn.steps) and not np.isfinite(drawn.steps.expected).any():", "if False:"),
+        Mutant("number needed left out", TESTS, "n_needed=MIN_PAIRS if n < MIN_PAIRS else None", "n_needed=None"),
+        Mutant("infinite moments pass", BAD, "(values >= -ROUNDING) & np.isfinite(values)", "values >= -ROUNDING"),
+        Mutant("sampled ids beyond the tokenizer unseen", BAD, "count = int(np.count_nonzero((ids >= length) & (ids < side.vocab)))", "count = 0"),
+        Mutant("greedy ids beyond the tokenizer pass", BAD, "drawn.tokens.token[drawn.tokens.temperature == 0]", "drawn.tokens.token[:0]"),
+    ],
     "test_speculative_laws": [
         Mutant("equal seeds let through", READ, "if seed is not None and seed in seen:", "if False:"),
         Mutant("stripped stop token let through", READ, 'if stream.finish_reason == "stop" and', "if False and"),
@@ -45,7 +54,7 @@ SPEC_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("power from cand", UNIFORM, "reference.get(drawn.kind, drawn)", "drawn"),
         Mutant("no information is all of it", UNIFORM, "shift / scale if scale > 0 else math.inf", "shift / scale if scale > 0 else 0.0"),
         Mutant("greedy by most tokens", UNIFORM, "_greedy_hits(tokens).all()", "_greedy_hits(tokens).mean() > 0.9"),
-        Mutant("argmax weighted alike", UNIFORM, "np.sum(moved / top)", "np.sum(moved)"),
+        Mutant("the argmax counted as it is", UNIFORM, "np.sin(math.pi * top) / (math.pi * top)", "1.0 / (math.pi * top)"),
         Mutant("certain tokens enter", UNIFORM, "drawn.tokens.entropy >= INFORMATIVE", "drawn.tokens.entropy >= -1.0"),
         Mutant("surprisal's sign turned", SURPRISAL, "moved = np.log(tokens.p) + tokens.entropy", "moved = -np.log(tokens.p) - tokens.entropy"),
         Mutant("entropy forgotten", SURPRISAL, "moved = np.log(tokens.p) + tokens.entropy", "moved = np.log(tokens.p)"),

@@ -7,11 +7,12 @@ headers against the manifest.
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from validate.capture.digest import manifest_seal, prompt_set_digest
+from validate.capture.evals import OWNER
 from validate.capture.files import PinnedFile, check_relative, pin, read_whole, sha256_of
 from validate.capture.format import JSON_CAP, MANIFEST, MANIFEST_CAP, check_entry
 from validate.capture.journal import read_journal
@@ -51,6 +52,10 @@ class Contents(NamedTuple):
     timing: dict[str, float]
     places: dict[tuple[str, str], Place]
     """By prompt id and tensor name."""
+    evals: bytes | None
+    """Head of the evals, where there are any."""
+    eval_places: dict[str, Place]
+    """Columns of the evals, by tensor name behind the owner."""
 
 
 def admit(path: Path, *, label: str, verify: bool) -> Contents:
@@ -71,13 +76,21 @@ def admit(path: Path, *, label: str, verify: bool) -> Contents:
             files[artifact.path] = check_file(path, artifact, verify=verify)
     prompts, streams, timing = _token_data(path, manifest, files, label=label)
     places: dict[tuple[str, str], Place] = {}
+    columns: dict[tuple[str, str], Place] = {}
+    head: bytes | None = None
     for artifact in manifest.artifacts:
         if artifact.artifact not in _JSON:
+            evals = artifact.artifact == "evals"
             with blame(label, path / artifact.path, do_next=again):
-                _add_places(places, artifact, files[artifact.path], prompts)
+                if evals and not artifact.tensors:
+                    head = read_whole(files[artifact.path], cap=JSON_CAP)
+                    continue
+                held, owners = (columns, {OWNER}) if evals else (places, prompts)
+                _add_places(held, artifact, files[artifact.path], owners)
     with blame(label, path / MANIFEST, do_next=again):
         _require_content(prompts, streams, places)
-    return Contents(manifest, digest, prompts, streams, timing, places)
+    named = {name: place for (_, name), place in columns.items()}
+    return Contents(manifest, digest, prompts, streams, timing, places, head, named)
 
 
 def _require_manifest(path: Path, label: str) -> None:
@@ -139,6 +152,10 @@ def _check_artifacts(manifest: Manifest) -> None:
             f"artifacts must be one of prompts and at most one of streams and timing, not {counts}"
         )
         raise Fault(msg)
+    heads = sum(a.artifact == "evals" and not a.tensors for a in manifest.artifacts)
+    if heads != min(1, kinds["evals"]):
+        msg = f"evals are one file without tensors and shards of columns, not {heads} of the former"
+        raise Fault(msg)
     for artifact in manifest.artifacts:
         if artifact.artifact in _JSON and artifact.tensors:
             msg = f"artifact {artifact.path!r} of {artifact.artifact} lists tensors"
@@ -172,12 +189,13 @@ def _token_data(
 ) -> tuple[dict[str, Prompt], dict[str, dict[str, Stream]], dict[str, float]]:
     again = resume_command(path, manifest.target)
     by_kind: dict[str, str] = {artifact.artifact: artifact.path for artifact in manifest.artifacts}
+    has_evals = "evals" in by_kind
 
     def load(kind: str) -> bytes:
         return read_whole(files[by_kind[kind]], cap=JSON_CAP)
 
     with blame(label, path / by_kind["prompts"], do_next=again):
-        prompts = read_prompts(load("prompts"))
+        prompts = read_prompts(load("prompts"), needed=not has_evals)
         _check_prompt_set(prompts, manifest)
     streams: dict[str, dict[str, Stream]] = {"greedy": {}}
     if "streams" in by_kind:
@@ -207,12 +225,12 @@ def _add_places(
     places: dict[tuple[str, str], Place],
     artifact: ArtifactFile,
     file: PinnedFile,
-    prompts: Mapping[str, Any],
+    owners: Container[str],
 ) -> None:
     offsets = check_shard(file, artifact.tensors)
     for entry in artifact.tensors:
         prompt, name = check_entry(entry)
-        if prompt not in prompts:
+        if prompt not in owners:
             msg = f"tensor {entry.name!r} belongs to no prompt of the capture"
             raise Fault(msg)
         if (prompt, name) in places:

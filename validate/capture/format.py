@@ -13,6 +13,7 @@ from validate.schema import PROMPT_ID, Prompt, Stream, TensorEntry
 
 __all__ = [
     "DTYPES",
+    "EVALS",
     "JOURNAL",
     "JSON_CAP",
     "MANIFEST",
@@ -38,6 +39,8 @@ MANIFEST = "manifest.json"
 PROMPTS = "prompts.jsonl"
 STREAMS = "streams.jsonl"
 TIMING = "timing.json"
+EVALS = "evals.jsonl"
+"""Head of the evals; their columns lie in a shard."""
 JOURNAL = "journal.jsonl"
 SHARDS = "shards"
 

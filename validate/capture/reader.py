@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validate.capture.admit import Contents, Place, admit
+from validate.capture.evals import read_evals
 from validate.capture.files import copy_range
-from validate.capture.format import DTYPES
+from validate.capture.format import DTYPES, EVALS
 from validate.capture.messages import blame, capture_error, resume_command, some
 from validate.capture.recent import Recent
 from validate.errors import CaptureError, InputError
 from validate.schema import Manifest, Prompt, Stream
+from validate.schema.evals import EvalSet
 
 __all__ = ["CaptureReader", "open_capture"]
 
@@ -42,6 +44,8 @@ class CaptureReader:
     _places: Mapping[str, Mapping[str, Place]]
     _sorted: Mapping[str, tuple[str, ...]]
     """Names of the tensors by prompt, in order."""
+    evals: EvalSet | None = None
+    """Downstream evals, where the capture holds them."""
     _recent: Recent = field(default_factory=Recent, repr=False, compare=False)
 
     def names(self, prompt: str) -> tuple[str, ...]:
@@ -107,10 +111,8 @@ class CaptureReader:
         )
 
     def _read(self, place: Place, *, shape: tuple[int, ...], offset: int) -> NDArray[Any]:
-        out: NDArray[Any] = np.empty(shape, dtype=DTYPES[place.entry.dtype].dtype)
         with blame(self.label, place.file.path, do_next="compare again once nothing writes there"):
-            copy_range(place.file, offset, out.reshape(-1).view(np.uint8).data)
-        return out
+            return _rows(place, shape=shape, offset=offset)
 
     def _tensors(self, prompt: str) -> Mapping[str, Place]:
         if prompt not in self._places:
@@ -134,6 +136,27 @@ class CaptureReader:
             facts={noun: f"{len(known)}: {some(known)}"},
             do_next=resume_command(self.path, self.manifest.target),
         )
+
+
+def _rows(place: Place, *, shape: tuple[int, ...], offset: int) -> NDArray[Any]:
+    out: NDArray[Any] = np.empty(shape, dtype=DTYPES[place.entry.dtype].dtype)
+    copy_range(place.file, offset, out.reshape(-1).view(np.uint8).data)
+    return out
+
+
+def _evals(path: Path, found: Contents, label: str) -> EvalSet | None:
+    if found.evals is None:
+        return None
+
+    def load(name: str) -> NDArray[Any] | None:
+        place = found.eval_places.get(name)
+        if place is None:
+            return None
+        return _rows(place, shape=place.entry.shape, offset=place.offset)
+
+    again = resume_command(path, found.manifest.target)
+    with blame(label, path / EVALS, do_next=again):
+        return read_evals(found.evals, load)
 
 
 def open_capture(path: Path, *, label: str, verify: bool = True) -> CaptureReader:
@@ -168,6 +191,7 @@ def open_capture(path: Path, *, label: str, verify: bool = True) -> CaptureReade
             }
         ),
         timing=MappingProxyType(found.timing),
+        evals=_evals(path, found, label),
         _places=MappingProxyType(places),
         _sorted=MappingProxyType({prompt: tuple(sorted(held)) for prompt, held in places.items()}),
     )

@@ -25,8 +25,12 @@ def _lines(data: bytes, kind: type[Record], noun: str) -> Iterator[tuple[int, Re
         yield number, parse_record(kind, line, f"line {number} is no {noun}")
 
 
-def read_prompts(data: bytes) -> dict[str, Prompt]:
+def read_prompts(data: bytes, *, needed: bool = True) -> dict[str, Prompt]:
     """Prompts by id, in the order of the file.
+
+    Args:
+        data: The file.
+        needed: False for a capture of evals, which may have no prompt of its own.
 
     Raises:
         Fault: A line is no prompt, an id comes twice, or there is none at all.
@@ -38,7 +42,7 @@ def read_prompts(data: bytes) -> dict[str, Prompt]:
             raise Fault(msg)
         check_prompt(prompt)
         prompts[prompt.id] = prompt
-    if not prompts:
+    if needed and not prompts:
         msg = "the capture holds no prompts"
         raise Fault(msg)
     return prompts

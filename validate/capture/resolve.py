@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from validate.capture.eval_plan import EvalPlan, plan_evals, tasks_digest
 from validate.capture.format import MANIFEST
 from validate.capture.goldens import VERIFIED_NAME, stale_reason
+from validate.capture.importers import is_lm_eval_folder
 from validate.capture.project import Project
 from validate.capture.provenance import (
     cpu_flags,
@@ -81,6 +83,7 @@ def resolve(
     environ: Mapping[str, str],
     runs_dir: Path | None = None,
     make: bool = True,
+    tasks: Path | None = None,
 ) -> Resolved:
     """Find the capture of ``target``, or make it.
 
@@ -98,6 +101,7 @@ def resolve(
         environ: The process's environment, as part of the digest.
         runs_dir: Where captures are made; ``project.runs`` when None.
         make: False to say where the capture lies or would lie, and make nothing.
+        tasks: Folder of lm-eval tasks that a capture made here runs too; None: no evals.
 
     Raises:
         InputError: The path cannot run here (no such device or kernels).
@@ -113,6 +117,7 @@ def resolve(
         prompt_set=prompt_set,
         device=device,
         environ=environ,
+        tasks=tasks,
     )
     runs = project.runs if runs_dir is None else runs_dir
     out = runs / f"{target.name}-{_digest(key)[:20]}"
@@ -130,6 +135,7 @@ def resolve(
             out=out,
             device=device,
             resume=resume,
+            evals=None if tasks is None else plan_evals(tasks, out, project=project),
             progress=progress,
         )
     return Resolved(path=out, reused=False, label=target.text, target=target)
@@ -144,6 +150,7 @@ def record_target(
     device: str,
     resume: bool,
     progress: Progress,
+    evals: EvalPlan | None = None,
 ) -> None:
     """Run the path of ``target`` over ``prompts`` and write the capture to ``out``.
 
@@ -166,6 +173,7 @@ def record_target(
         out=out,
         device=device,
         resume=resume,
+        evals=evals,
         progress=progress,
     )
 
@@ -181,6 +189,7 @@ def record_path(
     device: str,
     resume: bool,
     progress: Progress,
+    evals: EvalPlan | None = None,
 ) -> None:
     """Run ``path`` of the torch model with ``options``; ``label`` is the manifest's target."""
     from validate.capture.backends.torch_model import record
@@ -194,6 +203,7 @@ def record_path(
         out=out,
         device=device,
         resume=resume,
+        evals=evals,
         progress=progress,
     )
 
@@ -212,6 +222,7 @@ def capture_key(
     prompt_set: str,
     device: str,
     environ: Mapping[str, str],
+    tasks: Path | None = None,
 ) -> dict[str, str]:
     """Everything that the numbers of a capture depend on, by name; torch is not imported.
 
@@ -232,6 +243,7 @@ def capture_key(
         ),
         "prompt_set": prompt_set,
         "prompts": hashlib.sha256(prompt_text.encode()).hexdigest(),
+        "tasks": "none" if tasks is None else tasks_digest(tasks),
         "torch": importlib.metadata.version("torch"),
         "device": device,
         "card": _card_name(device),
@@ -285,7 +297,7 @@ def open_stored(target: Target, project: Project) -> Resolved:
     if folder is None:
         msg = f"target '{target.text}' runs here; it is no stored capture"
         raise InputError(msg)
-    if not (folder / MANIFEST).is_file():
+    if not (folder / MANIFEST).is_file() and not is_lm_eval_folder(folder):
         missing = "no such folder" if not folder.is_dir() else f"no {MANIFEST} in it"
         hides = target.kind == "folder" and target.name in project.targets
         why = f"\n  note   : this folder hides the target named {target.name}" if hides else ""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from validate.capture.admit import check_file, read_manifest
 from validate.capture.durable import TEMPORARY, remove, sync_folder
-from validate.capture.format import JOURNAL, MANIFEST, PROMPTS, SHARDS, STREAMS, TIMING
+from validate.capture.format import EVALS, JOURNAL, MANIFEST, PROMPTS, SHARDS, STREAMS, TIMING
 from validate.capture.journal import Group, Start, read_journal
 from validate.capture.messages import (
     Fault,
@@ -26,7 +26,7 @@ from validate.schema import CaptureHeader, Manifest
 
 __all__ = ["Found", "begin", "header_differences", "lock_folder", "take_up"]
 
-_OURS = (MANIFEST, PROMPTS, STREAMS, TIMING, JOURNAL)
+_OURS = (MANIFEST, PROMPTS, STREAMS, EVALS, TIMING, JOURNAL)
 _SHARD = re.compile(rf"[0-9]{{5,}}\.safetensors({re.escape(TEMPORARY)})?")
 _MAY_DIFFER = "provenance.created"
 
@@ -141,7 +141,7 @@ def _take_up_whole(path: Path, start: Start) -> Found:
             raise  # It cannot be read, which does not say that it is damaged.
         # Every prompt runs again. The manifest goes last: until then the damage shows.
         _sweep(path, set())
-        for name in (PROMPTS, STREAMS, TIMING, JOURNAL, MANIFEST):
+        for name in (PROMPTS, STREAMS, EVALS, TIMING, JOURNAL, MANIFEST):
             remove(path / name)
         return Found(stored, [], None)
     remove(path / JOURNAL)

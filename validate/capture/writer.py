@@ -9,7 +9,9 @@ from typing import Literal
 
 from validate.capture.digest import manifest_seal, prompt_set_digest
 from validate.capture.durable import Written, write_error, write_whole
+from validate.capture.evals import encode_head, encode_parts
 from validate.capture.format import (
+    EVALS,
     MANIFEST,
     MANIFEST_CAP,
     PROMPTS,
@@ -38,11 +40,12 @@ from validate.schema import (
     Stream,
     supported_evidence,
 )
+from validate.schema.evals import EvalSet
 
 __all__ = ["CaptureWriter"]
 
 _CORRECT = "correct what the backend hands over"
-_Sharded = Literal["logits", "tensors", "state", "renorm", "speculative"]
+_Sharded = Literal["logits", "tensors", "state", "renorm", "speculative", "evals"]
 _SHARDED: tuple[_Sharded, ...] = ("logits", "tensors", "state", "renorm", "speculative")
 
 
@@ -88,6 +91,7 @@ class CaptureWriter:
         self._lock: int | None = None
         self._journal: Journal | None = None
         self._whole: Manifest | None = None
+        self._evals: EvalSet | None = None
         self._open = True
         with self._writing():
             self._lock = lock_folder(path, self._label)
@@ -112,6 +116,11 @@ class CaptureWriter:
         those that are missing.
         """
         return frozenset(self._done)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the capture was whole when it was taken up: nothing need be run for it."""
+        return self._whole is not None
 
     def add(
         self,
@@ -158,12 +167,19 @@ class CaptureWriter:
         if full or self._held_bytes() >= self._start.shard_bytes:
             self._commit()
 
-    def close(self, *, path_proof: PathProof, timing: Mapping[str, float]) -> Manifest:
-        """Commit what is held, then write token data, timing and, last, the manifest.
+    def close(
+        self,
+        *,
+        path_proof: PathProof,
+        timing: Mapping[str, float],
+        evals: EvalSet | None = None,
+    ) -> Manifest:
+        """Commit what is held, then write token data, evals, timing and, last, the manifest.
 
         Args:
             path_proof: Branches and kernels counted since this writer was opened.
             timing: Numbers by name; the unit ends the name (``prefill_seconds``).
+            evals: Downstream evals of the same model on the same path.
 
         Returns:
             The manifest. Its evidence is the header's claim, or less where the
@@ -177,13 +193,15 @@ class CaptureWriter:
         with self._checking("close", _CORRECT):
             proof = add_proofs(self._before, path_proof)
             timing_line = encode_timing(timing)
+            columns = [] if evals is None else encode_parts(evals)
+        self._evals = evals
         if self._whole is None:
             with self._checking("close", self._next):
                 self._require_every_prompt()
             if self._pending:
                 self._commit()
             with self._writing():
-                self._whole = self._finish(proof, timing_line)
+                self._whole = self._finish(proof, timing_line, columns)
         self._release()
         return self._whole
 
@@ -242,7 +260,7 @@ class CaptureWriter:
             tensors=tuple(part.entry for part in parts),
         )
 
-    def _finish(self, proof: PathProof, timing_line: bytes) -> Manifest:
+    def _finish(self, proof: PathProof, timing_line: bytes, columns: list[Part]) -> Manifest:
         groups = self._log.groups
         streams = [record_line(stream) for group in groups for stream in group.streams]
         prompts = [record_line(prompt) for group in groups for prompt in group.prompts]
@@ -250,6 +268,10 @@ class CaptureWriter:
         if streams:
             files.append(self._write_json("streams", STREAMS, streams))
         files.append(self._write_json("timing", TIMING, [timing_line]))
+        if self._evals is not None:
+            files.append(self._write_json("evals", EVALS, encode_head(self._evals)))
+            number = sum(len(group.shards) for group in groups)
+            files.append(self._write_shard(number, "evals", ordered(columns)))
         header = self._start.header
         manifest = Manifest(
             **{
@@ -277,7 +299,10 @@ class CaptureWriter:
         return manifest
 
     def _write_json(
-        self, artifact: Literal["prompts", "streams", "timing"], path: str, lines: Iterable[bytes]
+        self,
+        artifact: Literal["prompts", "streams", "timing", "evals"],
+        path: str,
+        lines: Iterable[bytes],
     ) -> ArtifactFile:
         written = self._write(path, lines)
         return ArtifactFile(

@@ -13,7 +13,17 @@ from typing import Annotated
 import typer
 
 import validate
-from validate.cli import capture, compare, conformance, doctor, golden, listing, power
+from validate.cli import (
+    capture,
+    compare,
+    conformance,
+    doctor,
+    eval as evals,
+    golden,
+    listing,
+    power,
+    selftest,
+)
 from validate.errors import ValidateError
 
 __all__ = ["EXIT_BUG", "EXIT_INTERRUPTED", "app", "main"]
@@ -61,9 +71,11 @@ def _root(
 
 app.command("compare", help=compare.HELP)(compare.compare)
 app.command("capture", help=capture.HELP)(capture.capture)
+app.command("eval", help=evals.HELP)(evals.evaluate)
 app.command("conformance", help=conformance.HELP)(conformance.conformance)
 app.add_typer(golden.app, name="golden", help=golden.HELP)
 app.command("power", help=power.HELP)(power.power)
+app.command("selftest", help=selftest.HELP)(selftest.selftest)
 app.command("list", help=listing.HELP)(listing.list_things)
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
 
@@ -81,6 +93,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Before torch loads OpenMP: threads that spin at a barrier while another process holds
     # their core made captures 50 times slower on two busy cores; no number depends on it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # Before lm-eval loads: it must never look for a task or a score on the network, and the
+    # bars are ours.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TQDM_DISABLE", "1")
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = TRACEBACK in arguments or os.environ.get("VALIDATE_DEBUG") == "1"
     arguments = [argument for argument in arguments if argument != TRACEBACK]

@@ -19,12 +19,16 @@ def capture(
     prompts: Annotated[
         Path | None, typer.Option(help="Prompt set; the one of the default suite if not given.")
     ] = None,
+    tasks: Annotated[
+        Path | None, typer.Option(help="Folder of lm-eval tasks to run as well.")
+    ] = None,
     resume: Annotated[bool, typer.Option(help="Take up an interrupted capture.")] = False,
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda or rocm; by default rocm where there is one.")
     ] = None,
 ) -> int:
     """Check everything, then record, then say where the capture lies."""
+    from validate.capture.eval_plan import plan_evals
     from validate.capture.resolve import choose_device, record_target
     from validate.cli.progress import show_progress
     from validate.cli.session import open_project, read_prompts, read_target
@@ -48,6 +52,7 @@ def capture(
             out=out,
             device=where,
             resume=resume,
+            evals=None if tasks is None else plan_evals(tasks, out, project=project),
             progress=progress,
         )
     print(out)

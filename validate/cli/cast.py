@@ -2,34 +2,53 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from validate.capture.digest import file_sha256
+from validate.capture.format import MANIFEST
+from validate.capture.importers import EvalFolder, is_lm_eval_folder, open_lm_eval
 from validate.capture.project import Project
 from validate.capture.reader import CaptureReader, open_capture
 from validate.capture.resolve import Progress, Resolved, open_stored, resolve
 from validate.capture.targets import Target
 from validate.cli.session import read_target
 from validate.oracle import load_weights
+from validate.schema import Side
 from validate.schema.suite import Suite
 from validate.suite import load_prompts
 
-__all__ = ["ORACLE", "Cast", "family", "find", "gather"]
+__all__ = ["EVALS_SUITE", "ORACLE", "Cast", "choose_suite", "family", "find", "gather", "open_side"]
 
 ORACLE = "oracle"
 """Name of the target that is taken as the truth."""
+
+
+EVALS_SUITE = "suites/evals.toml"
+"""The suite of two lm-eval folders, where none is named."""
+
+
+def choose_suite(given: Path | None, targets: Sequence[Target], project: Project) -> Path:
+    """The suite that was named; else that of evals alone for lm-eval folders, else the project's."""
+    foreign = [
+        target.folder is not None
+        and not (target.folder / MANIFEST).is_file()
+        and is_lm_eval_folder(target.folder)
+        for target in targets
+    ]
+    return given or (project.root / EVALS_SUITE if any(foreign) else project.suite)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cast:
     """Every capture of one comparison, opened."""
 
-    ref: CaptureReader
-    cand: CaptureReader
+    ref: CaptureReader | EvalFolder
+    cand: CaptureReader | EvalFolder
     repeats: tuple[CaptureReader, ...]
     oracle: CaptureReader | None
     weights: Mapping[str, NDArray[Any]] | None
@@ -54,7 +73,7 @@ def gather(
         find(target, project=project, suite=suite, fresh=fresh, progress=progress)
         for target in (ref, cand)
     ]
-    first, second = (_open(side) for side in sides)
+    first, second = (open_side(side) for side in sides)
     beside = [_named(name, project) for name in family(ref, project)]
     oracle = _oracle(first, project)
     stale = [side.stale for side in (*sides, *beside)]
@@ -121,6 +140,7 @@ def find(
         progress=progress,
         environ=os.environ,
         make=make,
+        tasks=None if suite.tasks is None else project.root / suite.tasks,
     )
 
 
@@ -128,11 +148,22 @@ def _named(name: str, project: Project) -> Resolved:
     return open_stored(read_target(name, project), project)
 
 
+def open_side(side: Resolved) -> CaptureReader | EvalFolder:
+    """A capture, or an lm-eval folder as a side.
+
+    Raises:
+        CaptureError: It is damaged.
+    """
+    if not (side.path / MANIFEST).is_file() and is_lm_eval_folder(side.path):
+        return open_lm_eval(side.path, label=side.label)
+    return _open(side)
+
+
 def _open(side: Resolved) -> CaptureReader:
     return open_capture(side.path, label=side.label)
 
 
-def _oracle(ref: CaptureReader, project: Project) -> CaptureReader | None:
+def _oracle(ref: Side, project: Project) -> CaptureReader | None:
     """The oracle's capture, if there is one of ref's model on ref's prompts."""
     if ORACLE not in project.targets or not project.folder(ORACLE).is_dir():
         return None

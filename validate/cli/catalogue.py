@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from validate.capture.importers import IMPORTERS
 from validate.capture.project import KeyRule, Project
 from validate.cli.formats import Things
 from validate.cli.session import open_project
@@ -147,7 +148,7 @@ _NO_IMPLEMENTATION: Mapping[str, Any] = {
 
 
 def _importers(_project: Project, _suite: Path) -> Rows:
-    return []
+    return [{"name": name, "title": title} for name, title in IMPORTERS.items()]
 
 
 _LISTS: Mapping[Things, Callable[[Project, Path], Rows]] = {

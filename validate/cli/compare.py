@@ -31,7 +31,10 @@ def compare(
     ] = None,
     tokens: Annotated[
         str | None,
-        typer.Option(help="Lengths of prompts that count: 64 (at most), 65- or 15-17."),
+        typer.Option(
+            help="Lengths of prompts that count: 65- or 15-17; 64 is at most, of prompts and of "
+            "sampled tokens a kind."
+        ),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Print all that is known.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Make captures anew.")] = False,

@@ -29,6 +29,10 @@ def record(
     prompts: Annotated[
         Path | None, typer.Option(help="Prompt set; the one of the default suite if not given.")
     ] = None,
+    tasks: Annotated[
+        Path | None,
+        typer.Option(help="Folder of lm-eval tasks to run as well (not for the oracle)."),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Take up an interrupted recording.")
     ] = False,
@@ -39,7 +43,12 @@ def record(
 
     with show_progress() as progress:
         folders = record_goldens(
-            tuple(names or ()), device=device, prompts=prompts, resume=resume, progress=progress
+            tuple(names or ()),
+            device=device,
+            prompts=prompts,
+            resume=resume,
+            tasks=tasks,
+            progress=progress,
         )
     for folder in folders:
         print(folder)

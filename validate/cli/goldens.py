@@ -21,6 +21,7 @@ def record_goldens(
     prompts: Path | None,
     resume: bool,
     progress: Progress,
+    tasks: Path | None = None,
 ) -> tuple[Path, ...]:
     """Record goldens by their recipes and return their folders.
 
@@ -51,6 +52,7 @@ def record_goldens(
             out=partial,
             device=devices[name],
             resume=resume,
+            tasks=tasks,
             progress=progress,
         )
         write_verified(partial, note_for(recipe.backend, partial, how="recorded"))

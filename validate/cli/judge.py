@@ -9,13 +9,16 @@ from pathlib import Path
 from validate.capture.digest import prompt_set_digest
 from validate.capture.resolve import Progress
 from validate.capture.targets import did_you_mean
-from validate.cli.cast import gather
+from validate.cli.cast import choose_suite, gather
+from validate.cli.drawn import draw_enough
 from validate.cli.lengths import Lengths, choose_prompts, parse_lengths
 from validate.cli.session import open_project, read_target
 from validate.errors import InputError
 from validate.report import load_report
 from validate.run import compare, golden_path
+from validate.run.drawn import shorten
 from validate.schema import Prompt, Side
+from validate.schema.evals import evals_of
 from validate.schema.report import Report
 from validate.schema.suite import Suite, Waiver
 from validate.suite import (
@@ -60,7 +63,7 @@ def judge(asked: Asked, progress: Progress) -> Report:
     """
     project = open_project()
     sides = read_target(asked.ref, project), read_target(asked.cand, project)
-    suite = load_suite(asked.suite or project.suite)
+    suite = load_suite(choose_suite(asked.suite, sides, project))
     limits = load_limits(project.root / suite.limits)
     select_gates(suite, only=asked.only, skip=asked.skip)
     waivers = _waivers(suite, project.root)
@@ -69,10 +72,14 @@ def judge(asked: Asked, progress: Progress) -> Report:
     held = load_prompts(project.root / suite.prompts)
     if any(side.folder is None for side in sides):
         _check_prompts(asked, lengths, held)
+    drawn = None if lengths is None else lengths.drawn
+    if drawn is not None:
+        sides = sides[0], draw_enough(sides[1], drawn, held=held, ids=asked.prompts)
     cast = gather(*sides, project=project, suite=suite, fresh=asked.fresh, progress=progress)
+    prompts = choose_prompts(cast.ref.prompts, ids=asked.prompts, lengths=lengths)
     return compare(
         ref=cast.ref,
-        cand=cast.cand,
+        cand=cast.cand if drawn is None else shorten(cast.cand, drawn, prompts=prompts),
         suite=suite,
         limits=limits,
         repeats=cast.repeats,
@@ -80,8 +87,8 @@ def judge(asked: Asked, progress: Progress) -> Report:
         weights=cast.weights,
         config=cast.config,
         only=asked.only,
-        skip=asked.skip,
-        prompts=choose_prompts(cast.ref.prompts, ids=asked.prompts, lengths=lengths),
+        skip=(*asked.skip, *inapplicable(cast.ref, cast.cand, suite=suite, only=asked.only)),
+        prompts=prompts,
         reused=cast.reused,
         blocked=(*cast.blocked, *other_prompts(cast.ref, suite=suite, held=held)),
         waivers=waivers,
@@ -89,6 +96,24 @@ def judge(asked: Asked, progress: Progress) -> Report:
         command=asked.command(),
         progress=lambda what: progress(0, 0, what),
     )
+
+
+def inapplicable(ref: Side, cand: Side, *, suite: Suite, only: Sequence[str]) -> tuple[str, ...]:
+    """Gates of a suite of evals alone that have nothing to look at on either side.
+
+    Such a gate is left out and named under what was not tested: answers by log-likelihood have no
+    length, generated ones no log-likelihood. With ``only`` none is left out.
+    """
+    both = [evals for side in (ref, cand) if (evals := evals_of(side)) is not None]
+    if only or not suite.evals_only or not both:
+        return ()
+    items = [item for evals in both for item in evals.items]
+    absent = []
+    if not any(item.response is not None for item in items):
+        absent.append("evals.length")
+    if not any(item.loglikelihoods for item in items):
+        absent.append("evals.loglik_delta")
+    return tuple(name for name in absent if suite.gate(name) is not None)
 
 
 def other_prompts(ref: Side, *, suite: Suite, held: Sequence[Prompt]) -> tuple[str, ...]:
@@ -99,6 +124,8 @@ def other_prompts(ref: Side, *, suite: Suite, held: Sequence[Prompt]) -> tuple[s
         suite: Whose prompt set.
         held: The prompts of that set.
     """
+    if suite.evals_only:
+        return ()
     digest, captured = prompt_set_digest(held), ref.manifest.prompt_digest
     if digest == captured:
         return ()

@@ -1,4 +1,4 @@
-"""Which prompts count: by id, and by length in tokens."""
+"""Which prompts count, by id and by length in tokens, and how many sampled tokens."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,6 +19,8 @@ class Lengths:
     low: int = 0
     high: int | None = None
     """None: no upper end."""
+    drawn: int | None = None
+    """Sampled tokens of each kind of drawn streams that are judged at most; None: all."""
 
     def __contains__(self, length: int) -> bool:
         """Whether a prompt of ``length`` tokens counts."""
@@ -28,6 +30,9 @@ class Lengths:
 def parse_lengths(text: str) -> Lengths:
     """Read ``N`` (at most N tokens), ``N-`` (at least N) or ``N-M``.
 
+    ``N`` alone says at most N tokens of everything: prompts of at most N tokens, and of each kind
+    of sampled streams N tokens in all. A range chooses prompts and leaves streams alone.
+
     Raises:
         InputError: It is none of these, or the range is empty.
     """
@@ -36,7 +41,8 @@ def parse_lengths(text: str) -> Lengths:
         msg = f"--tokens {text}: no length; write 64 (at most), 65- (at least) or 15-17"
         raise InputError(msg)
     if found["most"] is not None:
-        return Lengths(high=int(found["most"]))
+        most = int(found["most"])
+        return Lengths(high=most, drawn=most or None)
     lengths = Lengths(low=int(found["low"]), high=int(found["high"]) if found["high"] else None)
     if lengths.high is not None and lengths.high < lengths.low:
         msg = f"--tokens {text}: the range is empty, {lengths.low} is above {lengths.high}"

@@ -7,7 +7,7 @@ from typing import Any
 from validate.capture.format import MANIFEST
 from validate.capture.reader import CaptureReader, open_capture
 from validate.capture.resolve import Resolved
-from validate.cli.cast import find
+from validate.cli.cast import choose_suite, find
 from validate.cli.judge import Asked, other_prompts
 from validate.cli.lengths import choose_prompts, parse_lengths
 from validate.cli.session import open_project, read_target
@@ -36,11 +36,11 @@ def print_plan(asked: Asked, *, as_json: bool) -> int:
         ValidateError: As a comparison would raise before it measures.
     """
     project = open_project()
-    suite = load_suite(asked.suite or project.suite)
+    targets = {"ref": read_target(asked.ref, project), "cand": read_target(asked.cand, project)}
+    suite = load_suite(choose_suite(asked.suite, tuple(targets.values()), project))
     limits = load_limits(project.root / suite.limits)
     gates = select_gates(suite, only=asked.only, skip=asked.skip)
     held = load_prompts(project.root / suite.prompts)
-    targets = {"ref": read_target(asked.ref, project), "cand": read_target(asked.cand, project)}
     sides = {
         role: find(
             target,

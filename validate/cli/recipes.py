@@ -4,9 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from validate.capture.digest import prompt_set_digest
+from validate.capture.eval_plan import plan_evals
 from validate.capture.project import Project, Recipe
 from validate.capture.provenance import collect_provenance, sources_digest
-from validate.capture.resolve import DEFAULT_WEIGHTS, Progress, choose_device, record_path
+from validate.capture.resolve import (
+    DEFAULT_WEIGHTS,
+    Progress,
+    choose_device,
+    record_path,
+)
 from validate.capture.targets import Target, did_you_mean
 from validate.errors import InputError
 from validate.schema import CaptureHeader, Prompt
@@ -65,6 +71,7 @@ def record_recipe(
     device: str,
     resume: bool,
     progress: Progress,
+    tasks: Path | None = None,
 ) -> None:
     """Record the golden ``name`` into ``out``.
 
@@ -82,6 +89,9 @@ def record_recipe(
             out=out,
             device=device,
             resume=resume,
+            evals=None
+            if tasks is None
+            else plan_evals(tasks, project.runs / name, project=project),
             progress=progress,
         )
         return

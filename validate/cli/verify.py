@@ -97,7 +97,9 @@ def gate_problem(gate: GateReport, *, by_floor: bool) -> str | None:
     """Why a gate speaks against today's source; None when it does not.
 
     A sample is too small for the confidence that a PASS needs, so an
-    INCONCLUSIVE gate holds when its measured value is within the limit.
+    INCONCLUSIVE gate holds when its measured value is within the limit, and one
+    of kind lossless when it rejects nothing: how much it would see is a matter
+    of the whole golden.
 
     Args:
         gate: One gate of golden against the run of today's source.
@@ -105,7 +107,12 @@ def gate_problem(gate: GateReport, *, by_floor: bool) -> str | None:
             card that made the golden, for a gate that measures 0 on equal runs.
     """
     found, limit = gate.measurement, gate.limit
-    if gate.name == "yardstick.floor" or gate.outcome is Outcome.PASS:
+    unseen = gate.kind == "lossless" and gate.outcome is Outcome.INCONCLUSIVE
+    if (
+        gate.name == "yardstick.floor"
+        or gate.outcome is Outcome.PASS
+        or (unseen and found is not None and found.value is not None)
+    ):
         beyond = None
     elif gate.outcome is not Outcome.INCONCLUSIVE:
         beyond = gate.reason or str(gate.outcome)

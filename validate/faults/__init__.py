@@ -7,6 +7,7 @@ says what it means.
 
 from validate.faults.attention import ATTENTION_FAULTS
 from validate.faults.capture_records import CAPTURE_FAULTS
+from validate.faults.evals import EVAL_FAULTS
 from validate.faults.layers import LAYER_FAULTS
 from validate.faults.renorm import RENORM_FAULTS
 from validate.faults.speculative import SPECULATIVE_FAULTS
@@ -22,6 +23,7 @@ FAULTS: dict[str, Fault] = {
         *SPECULATIVE_FAULTS,
         *LAYER_FAULTS,
         *CAPTURE_FAULTS,
+        *EVAL_FAULTS,
     )
 }
 """Every fault by id."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-__all__ = ["AWAITED", "NOT_PLANTED", "PUBLISHED"]
+__all__ = ["NOT_PLANTED", "PUBLISHED"]
 
 _HEADS = {
     "HD-01": "Split and reduce are planned for two different kernels when heads are folded",
@@ -143,5 +143,3 @@ NOT_PLANTED: Mapping[str, str] = {
     "convolution without its window is none",
 }
 """Why a fault has no site in this project."""
-AWAITED = frozenset({"TV-03", "TV-06", "TV-07", "TV-08"})
-"""Faults of eval results, which are planted with the eval gates."""

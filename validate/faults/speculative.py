@@ -1,10 +1,21 @@
 """Faults of sampling and of speculative decoding, and the controls that must pass."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from validate.schema.fault import Expect, Fault
 
-__all__ = ["SPECULATIVE_CONTROLS", "SPECULATIVE_FAULTS", "SpeculativeControl"]
+__all__ = [
+    "SPECULATIVE_CONTROLS",
+    "SPECULATIVE_FAULTS",
+    "SPECULATIVE_SAMPLES",
+    "Prompts",
+    "Sample",
+    "SpeculativeControl",
+]
+
+Prompts = Literal["default", "all", "random"]
 
 
 def _fault(
@@ -22,6 +33,8 @@ def _fault(
 
 _LAW = ("uniform", "surprisal")
 """Gates that see another law than the requested one."""
+_SUPPORT = ("support",)
+"""Sees tokens outside the requested law, however few."""
 _COIN = ("acceptance_z",)
 _DRAFTER = ("acceptance_delta",)
 _STATE = ("audit",)
@@ -39,42 +52,41 @@ _SAMPLING = (
     _fault(
         "VX-10",
         "Temperature not applied",
-        _LAW,
+        _SUPPORT,
         "Sampler-order faults of sgl-project/sglang-jax#1563. Planted in the division of the "
         "logits: every sampled request runs at T = 1.",
     ),
     _fault(
         "VX-11",
         "Temperature applied twice",
-        _LAW,
+        _SUPPORT,
         "Logits scaled before the sampler and once more inside it. Planted in the division.",
     ),
     _fault(
         "VX-12",
         "Top-k dropped",
-        ("support", *_LAW),
+        _SUPPORT,
         "The parameter does not reach the op (sgl-project/sglang#32569: an op bound to None). "
         "Planted where k is read: the whole vocabulary is kept.",
     ),
     _fault(
         "VX-13",
         "Top-p dropped",
-        ("support", *_LAW),
+        _SUPPORT,
         "As VX-12, for p; min_p under speculation was lost so in sgl-project/sglang#36173. "
         "Planted where p is read: 1.",
     ),
     _fault(
         "VX-14",
         "Ties at the edge kept by another rule than the one declared",
-        ("support",),
+        _SUPPORT,
         "vllm-project/vllm#15478, pytorch#150012: threshold and topk keep other sets. Planted in "
         "the sparse build, which declares exactly k: entries that tie with the last stay.",
-        expect="INCONCLUSIVE",
     ),
     _fault(
         "VX-19",
         "The same random number at every step",
-        ("serial", "uniform"),
+        ("serial", *_LAW),
         "A captured graph that does not advance its generator. Planted in the counter of the "
         "request's numbers: it starts anew at every step.",
     ),
@@ -91,6 +103,15 @@ _SAMPLING = (
         ("replay",),
         "A per-batch seed where one a request is asked for; close to SA-13. Planted where seeds "
         "are read: all are the first one's.",
+    ),
+    _fault(
+        "VX-40",
+        "The mask of greedy requests is left over from another batch",
+        _LAW,
+        "Close to SA-01, for a share of tokens: the condition is read from a buffer that was not "
+        "written for this batch. Planted where the target's law is made: three rows in ten, "
+        "whatever was asked for, have all mass on their largest logit, which is the effect that "
+        "speculative.uniform must see.",
     ),
 )
 
@@ -125,22 +146,22 @@ _DRAFTING = (
     _fault(
         "SP-09",
         "Drafts drawn without the temperature that the ratio uses",
-        (*_COIN, "uniform"),
+        ("surprisal",),
         "deepseek-ai/DeepSpec#31 and the review of mlx-node#11: the proposal's law and the q of "
         "the ratio come from different code. Planted where drafts are drawn: at T = 1.",
+        expect="INCONCLUSIVE",
     ),
     _fault(
         "VX-22",
         "Drafts drawn from bfloat16 logits, the ratio computed in float32",
-        (*_COIN, "uniform"),
-        "deepseek-ai/DeepSpec#31, literally. Planted where drafts are drawn; the total variation "
-        "is about 0.01, so that a default capture is too short to see it.",
-        expect="INCONCLUSIVE",
+        ("support", *_COIN),
+        "deepseek-ai/DeepSpec#31, literally. Planted where drafts are drawn: the total variation is "
+        "about 0.01, but a draft at T = 0 that its law gives no chance is accepted.",
     ),
     _fault(
         "VX-21",
         "A confidence cut that reads the token it decides on",
-        (*_COIN, "uniform"),
+        _COIN,
         "Confidence-scheduled verification is lossless only if the cut is predictable. Planted in "
         "the cut: the drafted token's own probability decides.",
     ),
@@ -150,7 +171,7 @@ _VERIFYING = (
     _fault(
         "SP-07",
         "A mismatch is answered by a fresh draw",
-        ("uniform",),
+        ("surprisal",),
         "ml-explore/mlx-swift-lm#459. Planted in exact-match verification: on a mismatch the "
         "target's own draw is thrown away and another is taken.",
     ),
@@ -177,7 +198,7 @@ _VERIFYING = (
     _fault(
         "VX-16",
         "The bonus token is drawn from the row of the last draft",
-        ("uniform", "support"),
+        ("support", "greedy_unexplained"),
         "Off-by-one of the row index after a full block. Planted where the final row is read.",
     ),
 )
@@ -228,6 +249,38 @@ SPECULATIVE_FAULTS: tuple[Fault, ...] = (*_SAMPLING, *_DRAFTING, *_VERIFYING, *_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What a selftest draws to see a fault or to spare a control, where default captures differ."""
+
+    tokens: int | None = None
+    """Tokens of every sampled stream; None: the target's own number."""
+    prompts: Prompts = "default"
+    """``default``: those of the suite that are drawn from; ``all``: every prompt of the suite, drawn
+    from; ``random``: prompts of random bytes. No golden holds the latter two, so ref runs here."""
+    ref: str | None = None
+    """What stands in for ref, run here."""
+    effects: Mapping[str, float] = field(default_factory=dict)
+    """Gate to the fault's own size in the gate's unit, where it is below what the suite states."""
+
+
+SPECULATIVE_SAMPLES: Mapping[str, Sample] = {
+    # One token in 500 falls outside the law; 4,096 tokens of a kind hold one but for e^-8.
+    "VX-12": Sample(tokens=256),
+    # One token in 4,000.
+    "VX-14": Sample(tokens=512),
+    # 0.14 of the tokens drawn from the argmax, 0.11 and 0.17 of the inverse temperature.
+    "VX-19": Sample(tokens=256),
+    # 0.09 of the tokens drawn from the argmax, 0.10 of the inverse temperature.
+    "SP-07": Sample(tokens=512),
+    # 0.035 of the inverse temperature over 16,384 tokens, their sign by the request's temperature.
+    "SP-09": Sample(effects={"speculative.surprisal": 0.035}),
+    # Sixteen prompts are too few for a median of this spread.
+    **dict.fromkeys(("SP-02", "SP-03", "SP-05", "SP-06"), Sample(tokens=32, prompts="all")),
+}
+"""Faults that a default capture is too short or too narrow for, with what is enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpeculativeControl:
     """A path that differs legitimately; every gate of the area must pass it."""
 
@@ -236,9 +289,8 @@ class SpeculativeControl:
     title: str
     target: str
     """What is compared with the reference."""
-    prompts: str = "default"
-    """``default``, or ``random``: prompts of random bytes."""
     source: str
+    sample: Sample = field(default_factory=Sample)
 
 
 SPECULATIVE_CONTROLS: tuple[SpeculativeControl, ...] = (
@@ -252,19 +304,21 @@ SPECULATIVE_CONTROLS: tuple[SpeculativeControl, ...] = (
         id="OK-3",
         title="Exact-match verification that emits the target's own draw",
         target="rocm:verifier=exact_match",
+        sample=Sample(tokens=32, prompts="all"),
         source="See SP-07: low acceptance, exact law.",
     ),
     SpeculativeControl(
         id="OK-4",
         title="One-hot proposals",
         target="rocm:draft=onehot",
+        sample=Sample(tokens=32, prompts="all", ref="reference:draft=onehot"),
         source="vllm-project/vllm#16899 and #40651: accepted with p(x), else p without x.",
     ),
     SpeculativeControl(
         id="OK-10",
         title="Low acceptance that comes from the prompts",
         target="rocm",
-        prompts="random",
+        sample=Sample(tokens=32, prompts="random"),
         source="vllm-project/vllm#42704: random data lowers acceptance on both sides.",
     ),
     SpeculativeControl(

@@ -3,7 +3,7 @@
 import math
 
 from validate.errors import SuiteError
-from validate.gates import bound, exact, lossless, noise_ratio, three_way
+from validate.gates import bound, exact, lossless, noise_ratio, noninferior, three_way
 from validate.gates.outcome import Finding
 from validate.schema.measurement import Measurement
 from validate.schema.suite import GateSpec
@@ -16,6 +16,7 @@ _KINDS = {
     "bound": bound.decide,
     "noise_ratio": noise_ratio.decide,
     "three_way": three_way.decide,
+    "noninferior": noninferior.decide,
 }
 
 

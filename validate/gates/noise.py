@@ -61,7 +61,8 @@ def noise_floor(
         dtype: Dtype whose unit roundoff stands in for a floor below one rounding.
         roundoff: ``(scale, power)`` of that stand-in; None: there is none, and a
             floor of 0 stays 0. Repeats that measure less than one rounding of the
-            working dtype rounded alike; that does not make rounding free.
+            working dtype rounded alike; that does not make rounding free, and each
+            counts as one rounding.
         level: One-sided confidence level of the limit.
 
     Returns:
@@ -72,14 +73,15 @@ def noise_floor(
     bad = [value for value in given if not (math.isfinite(value) and value >= 0)]
     if bad:
         return _undefined(f"{len(bad)} of {len(given)} repeats measure {bad[0]}", given)
-    upper = floor_limits(given, levels=Levels(low=level, high=level)).high
+    # What lies below one rounding is censored there: a repeat that happened to round alike would
+    # else stretch the spread of logarithms, and with it the limit, without bound.
+    stand_in = 0.0 if roundoff is None else roundoff[0] * unit_roundoff(dtype) ** roundoff[1]
+    held = [max(value, stand_in) for value in given]
+    upper = floor_limits(held, levels=Levels(low=level, high=level)).high
     if upper is None:
         return _undefined(f"{len(given)} repeats of ref, at least {MIN_REPEATS} needed", given)
-    if roundoff is not None:
-        scale, power = roundoff
-        stand_in = scale * unit_roundoff(dtype) ** power
-        if upper < stand_in:
-            return NoiseFloor(value=stand_in, repeats=len(given), values=given, derived=True)
+    if roundoff is not None and not any(value >= stand_in for value in given):
+        return NoiseFloor(value=stand_in, repeats=len(given), values=given, derived=True)
     return NoiseFloor(value=upper, repeats=len(given), values=given)
 
 

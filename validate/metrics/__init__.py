@@ -14,6 +14,14 @@ from validate.metrics.attention_routing_mismatch import attention_routing_mismat
 from validate.metrics.attention_routing_weight import attention_routing_weight
 from validate.metrics.attention_row_rel_l2 import attention_row_rel_l2
 from validate.metrics.attention_scale import attention_scale
+from validate.metrics.evals_identical import evals_identical
+from validate.metrics.evals_length import evals_length
+from validate.metrics.evals_loglik_delta import evals_loglik_delta
+from validate.metrics.evals_prompts import evals_prompts
+from validate.metrics.evals_rates import evals_rates
+from validate.metrics.evals_score_drop import evals_score_drop
+from validate.metrics.evals_setup import evals_setup
+from validate.metrics.evals_signal import evals_signal
 from validate.metrics.flip_rate import flip_rate
 from validate.metrics.greedy_divergence_rate import greedy_divergence_rate
 from validate.metrics.greedy_flips_per_1000 import greedy_flips_per_1000
@@ -118,5 +126,13 @@ METRICS: Mapping[str, Metric] = {
     "renorm.sum_error": renorm_sum_error,
     "renorm.value_error": renorm_value_error,
     "renorm.input_unchanged": renorm_input_unchanged,
+    "evals.setup": evals_setup,
+    "evals.prompts": evals_prompts,
+    "evals.identical": evals_identical,
+    "evals.signal": evals_signal,
+    "evals.rates": evals_rates,
+    "evals.score_drop": evals_score_drop,
+    "evals.loglik_delta": evals_loglik_delta,
+    "evals.length": evals_length,
 }
 """Every metric by its name ``area.metric``."""

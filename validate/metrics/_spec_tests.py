@@ -11,9 +11,11 @@ import numpy as np
 from validate.metrics._reason import Reason
 from validate.metrics._spec_read import spec_side
 from validate.metrics._spec_streams import Column, Drawn, SpecSide
+from validate.metrics.speculative_nonfinite import damage
 from validate.schema import Levels, Measurement, Pair, Worst
 from validate.schema.measurement import Detection
 from validate.stats import SignificanceTest, combined_p
+from validate.stats.uniformity import MIN_PAIRS
 
 __all__ = [
     "MIN_STRATUM",
@@ -23,6 +25,7 @@ __all__ = [
     "family",
     "judged_side",
     "settled",
+    "sound_side",
     "strata_of",
 ]
 
@@ -57,6 +60,15 @@ def judged_side(pair: Pair) -> SpecSide | Reason:
     if side.refusal is not None:
         return Reason(side.refusal, "unlike")
     return side
+
+
+def sound_side(pair: Pair) -> SpecSide | Reason:
+    """``judged_side``, or why its numbers are none that a test can be made of."""
+    side = judged_side(pair)
+    if isinstance(side, Reason):
+        return side
+    why = pair.once("spec damage", lambda: damage(side))
+    return side if why is None else Reason(why)
 
 
 def family(weight: float, tests: Sequence[tuple[str, SignificanceTest]]) -> Iterator[Named]:
@@ -131,13 +143,16 @@ def settled(
         breakdown: Companions.
     """
     if not found:
+        n = sum(one.n for one in seen)
         return Measurement(
             metric=metric,
             value=None,
             unit="p-value",
-            n=sum(one.n for one in seen),
+            n=n,
             n_of=n_of,
-            why_undefined="too few units for any of its tests",
+            why_undefined=f"too few units for any of its tests: {n} {n_of}, at least {MIN_PAIRS} "
+            "that could have been others are needed",
+            n_needed=MIN_PAIRS if n < MIN_PAIRS else None,
             breakdown=dict(breakdown or {}),
         )
     p_values = [float(one.test.p_value or 0.0) for one in found]

@@ -9,7 +9,8 @@ from validate.metrics._reason import Reason, without_value
 from validate.metrics._spec_figures import acceptance_figures
 from validate.metrics._spec_read import spec_side
 from validate.metrics._spec_streams import Column, Drawn, SpecSide
-from validate.metrics._spec_tests import judged_side
+from validate.metrics._spec_tests import sound_side
+from validate.metrics.speculative_nonfinite import damage
 from validate.schema import Levels, Measurement, Pair, Worst
 from validate.stats import abs_median_limits, quantile_n_min
 
@@ -53,11 +54,12 @@ def speculative_acceptance_delta(pair: Pair, levels: Levels) -> Measurement:
     Source:
         ``validate.stats.abs_median_limits``.
     """
-    side = judged_side(pair)
+    side = sound_side(pair)
     if isinstance(side, Reason):
         return without_value(NAME, side, unit=UNIT, n_of="prompts")
     ref = spec_side(pair, pair.ref)
-    reason = _unlike(pair, ref, side)
+    why = damage(ref)
+    reason = _unlike(pair, ref, side) if why is None else Reason(why)
     if reason is not None:
         return without_value(NAME, reason, unit=UNIT, n_of="prompts")
     held = _matched(ref, side)
@@ -94,6 +96,11 @@ def _unlike(pair: Pair, ref: SpecSide, cand: SpecSide) -> Reason | None:
         drawn = side.kinds.get(KIND)
         if drawn is None or drawn.steps is None:
             return Reason(f"{side.label} holds no {KIND} streams with drafts")
+        if len(drawn.steps) and not np.isfinite(drawn.steps.expected).any():
+            return Reason(
+                f"{side.label} holds no draft probabilities, so its expected acceptance is not "
+                "known: capture p and q of every draft"
+            )
     names = ("draft", "proposal")
     said = [[s.manifest.options.get(name) for name in names] for s in (pair.ref, pair.cand)]
     if said[0] != said[1]:

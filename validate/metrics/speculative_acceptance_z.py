@@ -8,7 +8,7 @@ import numpy as np
 from validate.metrics._reason import Reason, without_value
 from validate.metrics._spec_figures import acceptance_figures
 from validate.metrics._spec_streams import Column, Drawn, SpecSide, Steps
-from validate.metrics._spec_tests import MIN_STRATUM, Named, Seen, family, judged_side, settled
+from validate.metrics._spec_tests import MIN_STRATUM, Named, Seen, family, settled, sound_side
 from validate.schema import Levels, Measurement, Pair
 from validate.stats import SignificanceTest, cvm_test, skewed_z, z_shift_needed
 
@@ -43,7 +43,7 @@ def speculative_acceptance_z(pair: Pair, levels: Levels) -> Measurement:
     Source:
         Leviathan, Kalman and Matias 2023 (acceptance of chain rejection); Brown 1971.
     """
-    side = judged_side(pair)
+    side = sound_side(pair)
     if isinstance(side, Reason):
         return without_value(NAME, side, unit="p-value", n_of=N_OF)
     drafted = [d for d in side.kinds.values() if d.steps is not None and len(d.steps)]
@@ -52,7 +52,8 @@ def speculative_acceptance_z(pair: Pair, levels: Levels) -> Measurement:
         return without_value(NAME, reason, unit="p-value", n_of=N_OF)
     if any(not np.isfinite(_steps(d).expected).any() for d in drafted):
         reason = Reason(
-            f"{side.label} holds no draft probabilities; only emitted tokens are tested"
+            f"{side.label} holds no draft probabilities; only emitted tokens are tested, by "
+            "speculative.uniform, surprisal, serial and support: capture p and q of every draft"
         )
         return without_value(NAME, reason, unit="p-value", n_of=N_OF)
     found: list[Named] = []

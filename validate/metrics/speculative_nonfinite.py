@@ -9,18 +9,23 @@ from validate.metrics._spec_read import spec_side
 from validate.metrics._spec_streams import ACCEPTED, P_LAW, RESAMPLED, Column, SpecSide
 from validate.schema import Levels, Measurement, Pair, Worst
 
-__all__ = ["speculative_nonfinite"]
+__all__ = ["damage", "speculative_nonfinite"]
 
 NAME = "speculative.nonfinite"
 ROUNDING = 1e-5
 """Of a probability and its moments in float32."""
+TESTED = ("p", "q", "top", "falls", "entropy", "variance", "expected", "drafted_p", "drafted_q")
+"""Numbers that tests of the sampler rest on."""
 
 
 def speculative_nonfinite(pair: Pair, levels: Levels) -> Measurement:
     """Count of values on either side that cannot be.
 
-    NaN in p or q, a chance outside [0, 1], a negative variance, an id outside the vocabulary. q may be NaN where a row had no draft; acceptance may be NaN in all rows at once, where a server
-    gives no draft probabilities.
+    NaN or infinity in p, q or what is made of them, a chance outside [0, 1], a negative variance, an
+    id outside the vocabulary, at T = 0 also one that the tokenizer does not have. q may be NaN where
+    a row had no draft; acceptance may be NaN in all rows at once, where a server gives no draft
+    probabilities. At T > 0 a model may give mass to ids above its tokenizer's: they are shown, not
+    counted.
 
     Args:
         pair: Drawn streams of both sides.
@@ -37,9 +42,12 @@ def speculative_nonfinite(pair: Pair, levels: Levels) -> Measurement:
         )
         return without_value(NAME, reason, unit="values", n_of="values")
     shown: dict[str, float] = {}
+    beyond: dict[str, float] = {}
     total = n = 0
     for role, side in (("ref", spec_side(pair, pair.ref)), ("cand", cand)):
-        for name, wrong in _wrong(side):
+        length = (pair.ref if role == "ref" else pair.cand).manifest.model.tokenizer_length
+        beyond |= _beyond(side, role, length)
+        for name, wrong in (*_wrong(side), *_cold(side, length)):
             n += wrong.size
             count = int(np.count_nonzero(wrong))
             total += count
@@ -53,8 +61,53 @@ def speculative_nonfinite(pair: Pair, levels: Levels) -> Measurement:
         n=n,
         n_of="values",
         worst=None if first is None else Worst(place=first, value=shown[first]),
-        breakdown=shown,
+        pattern=_words(beyond),
+        breakdown={**shown, **beyond},
     )
+
+
+def damage(side: SpecSide) -> str | None:
+    """The first kind of numbers behind a test of the sampler that cannot be, in words."""
+    for name, wrong in _wrong(side):
+        count = int(np.count_nonzero(wrong))
+        if count and name.rpartition(".")[2] in TESTED:
+            at = int(np.flatnonzero(wrong.reshape(len(wrong), -1).any(axis=1))[0])
+            kind, _, column = name.rpartition(".")
+            drawn = side.kinds[kind]
+            rows = drawn.steps if drawn.steps is not None and hasattr(drawn.steps, column) else None
+            owner = (drawn.tokens if rows is None else rows).prompt[at]
+            unit = "token" if rows is None else "verify step"
+            first = int((drawn.tokens.index if rows is None else rows.step)[at])
+            return (
+                f"{side.label}: {count} of {wrong.size} values of {name} are no chances or no "
+                f"numbers, the first in {unit} {first} of {side.prompts[int(owner)]}; "
+                "speculative.nonfinite counts them: capture again without, then this can be tested"
+            )
+    return None
+
+
+def _words(beyond: dict[str, float]) -> str | None:
+    told = [f"{int(count)} {name}" for name, count in beyond.items()]
+    return f"not counted, at T > 0: {', '.join(told)}" if told else None
+
+
+def _beyond(side: SpecSide, role: str, length: int) -> dict[str, float]:
+    """Ids at T > 0 that the vocabulary has and the tokenizer has not."""
+    shown = {}
+    for kind, drawn in side.kinds.items():
+        tokens = drawn.tokens.token[drawn.tokens.temperature > 0]
+        drafts = tokens[:0] if drawn.steps is None else drawn.steps.drafts
+        for name, ids in (("tokens", tokens), ("drafts", drafts)):
+            count = int(np.count_nonzero((ids >= length) & (ids < side.vocab)))
+            if count:
+                shown[f"{role}.{kind}.{name}_beyond_tokenizer"] = float(count)
+    return shown
+
+
+def _cold(side: SpecSide, length: int) -> Iterator[tuple[str, Column]]:
+    for kind, drawn in side.kinds.items():
+        tokens = drawn.tokens.token[drawn.tokens.temperature == 0]
+        yield f"{kind}.tokens_beyond_tokenizer", (tokens >= length) & (tokens < side.vocab)
 
 
 def _wrong(side: SpecSide) -> Iterator[tuple[str, Column]]:
@@ -63,9 +116,10 @@ def _wrong(side: SpecSide) -> Iterator[tuple[str, Column]]:
         drafted = (tokens.outcome == ACCEPTED) | (tokens.outcome == RESAMPLED)
         yield f"{kind}.tokens", (tokens.token < 0) | (tokens.token >= side.vocab)
         yield f"{kind}.p", _no_chance(tokens.p)
-        yield f"{kind}.falls", np.isnan(tokens.falls[:, P_LAW, 0].sum(axis=1))
-        yield f"{kind}.entropy", ~(tokens.entropy >= -ROUNDING)
-        yield f"{kind}.variance", ~(tokens.variance >= -ROUNDING)
+        yield f"{kind}.top", _no_chance(tokens.top)
+        yield f"{kind}.falls", ~np.isfinite(tokens.falls[:, P_LAW, 0].sum(axis=1))
+        yield f"{kind}.entropy", _no_size(tokens.entropy)
+        yield f"{kind}.variance", _no_size(tokens.variance)
         yield f"{kind}.logprob", ~(tokens.logprob <= ROUNDING) | ~np.isfinite(tokens.logprob)
         if steps is None:
             continue
@@ -74,6 +128,10 @@ def _wrong(side: SpecSide) -> Iterator[tuple[str, Column]]:
             yield f"{kind}.q", drafted & _no_chance(tokens.q)
             for name in ("expected", "drafted_p", "drafted_q", "confidence"):
                 yield f"{kind}.{name}", _no_chance(getattr(steps, name))
+
+
+def _no_size(values: Column) -> Column:
+    return ~((values >= -ROUNDING) & np.isfinite(values))
 
 
 def _no_chance(values: Column) -> Column:

@@ -15,7 +15,7 @@ from validate.metrics._spec_streams import (
     Steps,
     Tokens,
 )
-from validate.metrics._spec_tests import Named, Seen, family, judged_side, settled
+from validate.metrics._spec_tests import Named, Seen, family, settled, sound_side
 from validate.metrics.speculative_uniform import INFORMATIVE
 from validate.schema import Levels, Measurement, Pair
 from validate.stats import SignificanceTest, group_dispersion, lag_products, z_shift_needed
@@ -50,7 +50,7 @@ def speculative_serial(pair: Pair, levels: Levels) -> Measurement:
     Source:
         Knuth, TAOCP 2, 3.3.2 (serial correlation); ``validate.stats.lossless``.
     """
-    side = judged_side(pair)
+    side = sound_side(pair)
     if isinstance(side, Reason):
         return without_value(NAME, side, unit="p-value", n_of=N_OF)
     kinds = side.sampled()

@@ -6,7 +6,7 @@ import numpy as np
 
 from validate.metrics._reason import Reason, without_value
 from validate.metrics._spec_streams import Drawn, Tokens
-from validate.metrics._spec_tests import Named, Seen, family, judged_side, settled, strata_of
+from validate.metrics._spec_tests import Named, Seen, family, settled, sound_side, strata_of
 from validate.schema import Levels, Measurement, Pair
 from validate.stats import SignificanceTest, skewed_z, z_shift_needed
 
@@ -39,7 +39,7 @@ def speculative_surprisal(pair: Pair, levels: Levels) -> Measurement:
     Source:
         Brown 1971 (martingale central limit theorem); ``validate.stats.lossless``.
     """
-    side = judged_side(pair)
+    side = sound_side(pair)
     if isinstance(side, Reason):
         return without_value(NAME, side, unit="p-value", n_of=N_OF)
     kinds = side.sampled()

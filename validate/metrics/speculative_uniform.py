@@ -21,7 +21,7 @@ from validate.metrics._spec_streams import (
     SpecSide,
     Tokens,
 )
-from validate.metrics._spec_tests import Named, Seen, family, judged_side, settled, strata_of
+from validate.metrics._spec_tests import Named, Seen, family, settled, sound_side, strata_of
 from validate.schema import Levels, Measurement, Pair
 from validate.stats import SignificanceTest, cvm_shift_needed, cvm_test
 
@@ -61,7 +61,7 @@ def speculative_uniform(pair: Pair, levels: Levels) -> Measurement:
         Rosenblatt 1952 and, for discrete laws, Brockwell 2007 (randomised transform);
         ``validate.stats.lossless``.
     """
-    side = judged_side(pair)
+    side = sound_side(pair)
     if isinstance(side, Reason):
         return without_value(NAME, side, unit="p-value", n_of=N_OF)
     kinds = side.sampled()

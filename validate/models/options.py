@@ -20,7 +20,7 @@ SPECULATIVE_FAULTS = (
     *("SA-01", "VX-10", "VX-11", "VX-12", "VX-13", "VX-14", "VX-19", "SA-13", "VX-20"),
     *("SP-02", "SP-03", "SP-05", "SP-06", "SP-09", "VX-22", "VX-21"),
     *("SP-12", "ND-04", "LC-07"),
-    *("SP-07", "SP-10", "SP-11", "VX-15", "VX-16"),
+    *("VX-40", "SP-07", "SP-10", "SP-11", "VX-15", "VX-16"),
     *("LA-03", "LA-05", "VX-17", "VX-18", "SP-01", "SP-14"),
 )
 """Faults of sampling and speculation; SA-05 has a second site there."""

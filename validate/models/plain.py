@@ -14,7 +14,7 @@ from validate.models.sampler import (
     Build,
     Requests,
     draw,
-    requested_law,
+    target_law,
     token_logprobs,
     uniforms,
 )
@@ -66,7 +66,7 @@ def sample(
     place = torch.tensor([len(r) for r in rows], device=device)
     row = logits[torch.arange(len(rows), device=device), place - 1]
     for step in range(tokens):
-        law = requested_law(row.unsqueeze(1), requests, build=build)[:, 0]
+        law = target_law(row.unsqueeze(1), requests, build=build)[:, 0]
         ids = draw(law, uniforms(requests, place.unsqueeze(1), FINAL)[:, 0])
         trace.branch(f"sampler.{build}")
         yield row, ids, token_logprobs(row, ids)

@@ -28,11 +28,14 @@ __all__ = [
     "Requests",
     "draw",
     "requested_law",
+    "target_law",
     "token_logprobs",
     "uniforms",
 ]
 
 Build = Literal["dense", "sparse"]
+LEFT_OVER = 0.3
+"""Share of set bits in the mask that ``VX-40`` reads."""
 DRAFT, ACCEPT, FINAL, REDRAW = 0, 1, 2, 3
 """What a number is for: drawing a draft, judging it, drawing the token that ends a step, and
 drawing it once more (a planted fault alone)."""
@@ -52,6 +55,8 @@ class Requests:
     """Id of a planted fault."""
     shared: np.random.Generator | None = None
     """The one generator that ``SA-13`` draws the whole batch from."""
+    left_over: np.random.Generator | None = None
+    """What ``VX-40`` reads as the mask of greedy requests: another batch's bits."""
 
     @classmethod
     def of(
@@ -74,6 +79,7 @@ class Requests:
             seeds=seeds,
             fault=fault,
             shared=np.random.default_rng(0) if lacking else None,
+            left_over=np.random.default_rng(int(seeds.max()) + 1) if fault == "VX-40" else None,
         )
 
     def take(self, rows: Tensor) -> "Requests":
@@ -86,6 +92,7 @@ class Requests:
             seeds=self.seeds[rows.cpu().numpy()],
             fault=self.fault,
             shared=self.shared,
+            left_over=self.left_over,
         )
 
     @property
@@ -172,6 +179,18 @@ def requested_law(logits: Tensor, requests: Requests, *, build: Build) -> Tensor
     filters = (_per_row(top_p, rows), _per_row(requests.min_p, rows))
     law = torch.where(t == 0, _one_hot(wide), _filtered(probs, k, filters, build, fault))
     return law.view(batch, rows, vocab)
+
+
+def target_law(logits: Tensor, requests: Requests, *, build: Build) -> Tensor:
+    """The law that the target's tokens are drawn from or verified against.
+
+    Args and returns as for ``requested_law``, which it is, unless a fault is planted.
+    """
+    law = requested_law(logits, requests, build=build)
+    if requests.left_over is None:
+        return law
+    mask = torch.from_numpy(requests.left_over.random(law.shape[:2]) < LEFT_OVER).to(law.device)
+    return torch.where(mask.unsqueeze(-1), _one_hot(logits.float()), law)
 
 
 def uniforms(requests: Requests, positions: Tensor, purpose: int) -> Tensor:

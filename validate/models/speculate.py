@@ -31,7 +31,7 @@ from validate.models.sampler import (
     REDRAW,
     Requests,
     draw,
-    requested_law,
+    target_law,
     token_logprobs,
     uniforms,
 )
@@ -133,7 +133,7 @@ class _Loop:
 
     def first(self, row: Tensor, place: Tensor) -> Tensor:
         """The token behind the prompt, drawn by the target alone."""
-        law = requested_law(row.unsqueeze(1), self.requests, build=self.drafter.build)
+        law = target_law(row.unsqueeze(1), self.requests, build=self.drafter.build)
         u = uniforms(self.requests, place.unsqueeze(1), FINAL)
         return draw(law[:, 0], u[:, 0])
 
@@ -200,7 +200,7 @@ class _Loop:
     ) -> Verified:
         """Verify drafts (batch, block) behind anchors at ``place`` by the raw rows ``logits``."""
         verifier, build = self.drafter.verifier, self.drafter.build
-        p = requested_law(logits, self.requests, build=build)
+        p = target_law(logits, self.requests, build=build)
         if self.fault == "SA-01":  # the op for sampled batches is missing; all greedy is assumed
             p, verifier = argmax_law(logits), "exact_match"
         if self.fault == "SP-10":

@@ -30,6 +30,9 @@ __all__ = [
 
 OUTCOMES: tuple[Outcome, ...] = ("plain", "accepted", "resampled", "bonus")
 """Codes 0 to 3 of an emitted token's outcome."""
+ACCEPTED, RESAMPLED = OUTCOMES.index("accepted"), OUTCOMES.index("resampled")
+PART = 1 << 17
+"""Entries that are worked on at a time."""
 
 Mask = NDArray[np.bool_]
 Ids = NDArray[np.integer]
@@ -85,18 +88,32 @@ def requested_laws(
     Raises:
         InputError: A row has NaN, +inf or nothing finite.
     """
-    top = logits.max(axis=1, keepdims=True) if len(logits) else logits[:, :1]
-    bad = np.flatnonzero(~np.isfinite(top[:, 0]) | np.isnan(logits).any(axis=1))
+    top = logits.max(axis=1) if len(logits) else logits[:, 0]
+    bad = np.flatnonzero(~np.isfinite(top))
     if bad.size:
         msg = (
             f"{bad.size} of {len(logits)} rows of logits hold NaN or have no finite maximum, "
             f"row {int(bad[0])} first: no law can be made of them"
         )
         raise InputError(msg)
+    laws = np.empty(logits.shape)
+    for part in _parts(logits.shape):
+        laws[part] = _laws(logits[part], asked.take(np.arange(len(logits))[part]))
+    return laws
+
+
+def _parts(shape: tuple[int, ...]) -> list[slice]:
+    """Rows a few at a time: what is made of them stays in the processor's cache."""
+    rows, vocab = shape
+    step = max(1, PART // max(1, vocab))
+    return [slice(at, at + step) for at in range(0, rows, step)]
+
+
+def _laws(logits: Array, asked: AskedRows) -> Array:
     warm = asked.temperature > 0
-    scale = np.where(warm, asked.temperature, 1.0)[:, None]
-    scaled = logits / scale
-    law: Array = np.exp(scaled - scaled.max(axis=1, keepdims=True)) if len(logits) else scaled
+    law: Array = logits / np.where(warm, asked.temperature, 1.0)[:, None]
+    law -= law.max(axis=1, keepdims=True)
+    np.exp(law, out=law)
     law /= law.sum(axis=1, keepdims=True)
     _keep(
         law, np.flatnonzero(warm & (asked.top_k > 0) & (asked.top_k < law.shape[1])), _top_k, asked
@@ -115,31 +132,40 @@ def _keep(
     """Filter some rows of ``law`` in place and divide them by what is kept."""
     if rows.size:
         part = law[rows]
-        left = np.where(rule(part, asked.take(rows)), part, 0.0)
-        law[rows] = left / left.sum(axis=1, keepdims=True)
+        part[~rule(part, asked.take(rows))] = 0.0
+        law[rows] = part / part.sum(axis=1, keepdims=True)
 
 
-def _first(law: Array, counts: NDArray[np.int64], ties: Ties) -> Mask:
-    """The ``counts[r]`` largest of each row; the lowest id first among equals."""
-    order = np.argsort(-law, axis=1, kind="stable")
+def _from(law: Array, least: Array, counts: NDArray[np.int64], ties: Ties) -> Mask:
+    """The ``counts[r]`` largest of each row, given the last of them; the lowest id first among equals."""
     if ties == "all":
-        last = np.take_along_axis(order, counts[:, None] - 1, axis=1)
-        reached: Mask = law >= np.take_along_axis(law, last, axis=1)
+        reached: Mask = law >= least[:, None]
         return reached
-    kept = np.zeros(law.shape, bool)
-    np.put_along_axis(kept, order, np.arange(law.shape[1]) < counts[:, None], axis=1)
+    kept: Mask = law > least[:, None]
+    equal = law == least[:, None]
+    left = counts - kept.sum(axis=1)
+    kept |= equal & (np.cumsum(equal, axis=1) <= left[:, None])
     return kept
 
 
 def _top_k(law: Array, asked: AskedRows) -> Mask:
-    return _first(law, asked.top_k, asked.ties)
+    least = np.empty(len(law))
+    for k in np.unique(asked.top_k):
+        rows, place = np.flatnonzero(asked.top_k == k), law.shape[1] - int(k)
+        least[rows] = np.partition(law[rows], place, axis=1)[:, place]
+    return _from(law, least, asked.top_k, asked.ties)
 
 
 def _top_p(law: Array, asked: AskedRows) -> Mask:
-    reached = np.cumsum(-np.sort(-law, axis=1), axis=1)
-    enough = reached >= asked.top_p[:, None] * law.sum(axis=1, keepdims=True)
+    sizes = np.count_nonzero(law, axis=1)
+    held = int(sizes.max())
+    falling = np.zeros((len(law), held))
+    falling[np.arange(held) < sizes[:, None]] = law[law > 0]
+    falling = np.sort(falling, axis=1)[:, ::-1]
+    enough = np.cumsum(falling, axis=1) >= asked.top_p[:, None] * law.sum(axis=1, keepdims=True)
     counts = np.where(enough.any(axis=1), enough.argmax(axis=1) + 1, law.shape[1])
-    return _first(law, counts, asked.ties)
+    least = np.where(counts > held, 0.0, falling[np.arange(len(law)), np.minimum(counts, held) - 1])
+    return _from(law, least, counts, asked.ties)
 
 
 def _min_p(law: Array, asked: AskedRows) -> Mask:
@@ -153,13 +179,16 @@ def outcome_laws(
 
     Rows of ``q`` whose outcome is plain or bonus are not read.
     """
-    accepted = np.minimum(p, q) if rule == "chain" else p * q
-    left = np.maximum(p - q, 0.0) if rule == "chain" else p * (1.0 - q)
-    drawn = np.asarray(outcomes)[:, None]
-    weights = np.where(drawn == 1, accepted, np.where(drawn == 2, left, p))
-    total = weights.sum(axis=1, keepdims=True)
-    laws = np.where(total > 0, weights / np.where(total > 0, total, 1.0), np.nan)
-    return np.asarray(np.where((drawn == 1) | (drawn == 2), laws, p), np.float64)
+    laws, drawn = p.copy(), np.asarray(outcomes)
+    for row in np.flatnonzero((drawn == ACCEPTED) | (drawn == RESAMPLED)):
+        mine, other = p[row], q[row]
+        if drawn[row] == ACCEPTED:
+            weights = np.minimum(mine, other) if rule == "chain" else mine * other
+        else:
+            weights = np.maximum(mine - other, 0.0) if rule == "chain" else mine * (1.0 - other)
+        total = weights.sum()
+        laws[row] = weights / total if total > 0 else np.nan
+    return laws
 
 
 def falls(
@@ -169,10 +198,13 @@ def falls(
     key: Float64[Array, "rows vocab"],
 ) -> Float64[Array, "rows 2"]:
     """``fall`` of every row in the order of falling ``key``: mass below, mass on the id."""
-    rows = np.arange(len(ids))
-    mine = key[rows, ids][:, None]
-    before = (key > mine) | ((key == mine) & (np.arange(key.shape[1]) < np.asarray(ids)[:, None]))
-    return np.stack([np.where(before, law, 0.0).sum(axis=1), law[rows, ids]], axis=1)
+    found = np.empty((len(ids), 2))
+    for row, x in enumerate(np.asarray(ids).tolist()):
+        mine, order = law[row], key[row]
+        before = order > order[x]
+        before[:x] |= order[:x] == order[x]
+        found[row] = mine[before].sum(), mine[x]
+    return found
 
 
 class Moments(NamedTuple):
@@ -184,10 +216,16 @@ class Moments(NamedTuple):
 
 def surprisal_moments_of(law: Float64[Array, "rows vocab"]) -> Moments:
     """``surprisal_moments`` of every row."""
-    surprisal = -np.log(np.where(law > 0, law, 1.0))
-    entropy = (law * surprisal).sum(axis=1)
-    variance = (law * (surprisal - entropy[:, None]) ** 2).sum(axis=1)
-    return Moments(entropy, variance)
+    moments = Moments(np.empty(len(law)), np.empty(len(law)))
+    for row, mine in enumerate(law):
+        held = mine[mine > 0]
+        surprisal = -np.log(held)
+        moments.entropy[row] = entropy = np.sum(held * surprisal)
+        surprisal -= entropy
+        surprisal *= surprisal
+        surprisal *= held
+        moments.variance[row] = np.sum(surprisal)
+    return moments
 
 
 def edge_distances(
@@ -195,6 +233,6 @@ def edge_distances(
 ) -> Float64[Array, " rows"]:
     """``edge_distance`` of every row."""
     rows = np.arange(len(ids))
-    least = np.where(law > 0, logits, np.inf).min(axis=1)
+    least = np.min(logits, axis=1, where=law > 0, initial=np.inf)
     away = (least - logits[rows, ids]) / np.where(temperature > 0, temperature, 1.0)
     return np.asarray(np.where(law[rows, ids] > 0, 0.0, away))

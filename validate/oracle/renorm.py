@@ -229,12 +229,12 @@ def min_p_kept(probs: Float64[Array, "rows vocab"], min_p: PerRow) -> Bool[Mask,
 
 def _first(row: Array, count: int, ties: Ties) -> Mask:
     """The ``count`` largest of one row; the lowest index first among equals."""
-    order = np.argsort(-row, kind="stable")
+    least = np.partition(row, len(row) - count)[len(row) - count]
     if ties == "all":
-        kept: Mask = row >= row[order[count - 1]]
+        kept: Mask = row >= least
         return kept
-    chosen = np.zeros(len(row), bool)
-    chosen[order[:count]] = True
+    chosen: Mask = row > least
+    chosen[np.flatnonzero(row == least)[: count - np.count_nonzero(chosen)]] = True
     return chosen
 
 

@@ -11,6 +11,7 @@ from validate.pairing._identity import identity_reasons
 from validate.pairing._prompts import prompt_reasons, stream_reasons
 from validate.pairing._reasons import Reason, message
 from validate.pairing._tensors import tensor_reasons
+from validate.pairing.evals import match_evals
 from validate.schema import Pair, Side
 
 __all__ = ["pair"]
@@ -60,6 +61,7 @@ def pair(
         config=config,
         near_tie=near_tie,
         route_gap=route_gap,
+        evals=match_evals(ref, cand),
     )
 
 

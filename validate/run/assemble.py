@@ -8,6 +8,7 @@ import validate
 from validate.gates import gravest, overall
 from validate.run.sides import capture_digest, evidence_of
 from validate.run.since_golden import limit_report, since_golden
+from validate.schema.evals import evals_of
 from validate.schema.measurement import Interval, Measurement, Worst
 from validate.schema.pair import Side
 from validate.schema.report import (
@@ -270,6 +271,16 @@ def _speed(verdicts: Sequence[Verdict]) -> list[str]:
     return told
 
 
+def _lost(cast: Cast) -> list[str]:
+    """What the evals of a side do not hold, one sentence for both sides where it is the same."""
+    found: dict[str, list[str]] = {}
+    for role, side in (("ref", cast.ref), ("cand", cast.cand)):
+        evals = evals_of(side)
+        for sentence in () if evals is None else evals.lost:
+            found.setdefault(sentence, []).append(role)
+    return [f"evals of {' and '.join(roles)}: {sentence}" for sentence, roles in found.items()]
+
+
 def _not_tested(verdicts: Sequence[Verdict], *, cast: Cast, suite: Suite) -> tuple[str, ...]:
     ran = {verdict.gate for verdict in verdicts}
     left = [gate.name for gate in suite.gates if gate.name not in ran]
@@ -282,7 +293,9 @@ def _not_tested(verdicts: Sequence[Verdict], *, cast: Cast, suite: Suite) -> tup
         told.append(f"areas this suite has no gate for: {', '.join(absent)}")
     if cast.oracle is None:
         told.append("the truth: no oracle capture took part")
-    told.append(UNJUDGED)
+    if not suite.evals_only:
+        told.append(UNJUDGED)
+    told += _lost(cast)
     told += [
         f"the kernels of {role} on its real device: the evidence is {evidence}"
         for role, side in (("ref", cast.ref), ("cand", cast.cand))

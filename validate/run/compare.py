@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from validate.gates import judge, waive
 from validate.metrics import METRICS, Metric
-from validate.pairing import pair
+from validate.pairing import pair, pair_evals
 from validate.run import yardstick
 from validate.run.assemble import Cast, assemble
 from validate.run.measure import Bench, PairMaker, Progress, silent
@@ -17,7 +17,7 @@ from validate.run.sides import fit_repeats, proven_deviations, refusals, samenes
 from validate.schema.measurement import Levels, Measurement
 from validate.schema.pair import Pair, Side
 from validate.schema.report import Report
-from validate.schema.suite import GateSpec, Limits, Suite, Waiver
+from validate.schema.suite import SETTINGS, GateSpec, Limits, Suite, Waiver
 from validate.schema.verdict import Limit, NoiseFloor, Outcome, Verdict
 from validate.suite import (
     Chosen,
@@ -60,12 +60,14 @@ class _Law:
         return choose_limit(gate, suite=self.suite, limits=self.limits, dtype=self.dtype).limit
 
     def settings(self, *, declared: bool) -> dict[str, float]:
+        if self.suite.evals_only:
+            return dict.fromkeys(SETTINGS, 0.0)
         deviations = self.deviations if declared else ()
         return {
             name: choose_setting(
                 name, limits=self.limits, dtype=self.dtype, deviations=deviations
             ).limit.value
-            for name in ("near_tie", "route_gap")
+            for name in SETTINGS
         }
 
     def rerun(self, gate: GateSpec) -> str:
@@ -148,7 +150,7 @@ def compare(
         golden: The golden report of this suite, whose limits are held against those in force.
         command: The command line up to ``--only``, for rerun lines; None: made from labels.
         metrics: Metrics by name.
-        make_pair: ``pairing.pair``.
+        make_pair: ``pairing.pair``; a suite of evals alone then takes ``pairing.pair_evals``.
         progress: Told what is being measured.
 
     Raises:
@@ -177,7 +179,7 @@ def compare(
         config=config,
         prompts=tuple(prompts),
         metrics=metrics,
-        make_pair=make_pair,
+        make_pair=pair_evals if suite.evals_only and make_pair is pair else make_pair,
         progress=progress,
     )
     kept, notes = fit_repeats(ref, cand, repeats)
@@ -226,7 +228,8 @@ def _verdicts(law: _Law, bench: Bench, cast: Cast) -> tuple[list[Verdict], list[
     plain = law.settings(declared=False)
     judged = bench.pair(cast.ref, cast.cand, **law.settings(declared=True))
     itself = bench.pair(cast.ref, cast.ref, **plain)
-    on_self = bench.measure(itself, what="ref against itself")
+    told = [gate for gate in bench.measured_gates if gate.on_self is not None]
+    on_self = bench.measure(itself, what="ref against itself", gates=told)
     repeated, notes = bench.repeats(cast.ref, cast.repeats, **plain)
     floors = {
         gate.name: yardstick.floor_of(

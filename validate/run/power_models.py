@@ -96,6 +96,10 @@ MODELS: Mapping[str, Model] = {
     "logits.flip_rate": _SHARE,
     "greedy.unexplained_rate": _SHARE,
     "greedy.divergence_rate": _SHARE,
+    "speculative.acceptance_delta": Model(
+        value=abs_median, limits=abs_median_limits, of_prompt=_signed, signed=True
+    ),
+    "speculative.replay": _SHARE,
     "greedy.flips_per_1000": Model(value=_per_1000, limits=_poisson, of_prompt=_exposure),
 }
 """By metric. ``differs`` holds each of them against the metric itself in every run."""

@@ -27,6 +27,9 @@ __all__ = [
     "sameness",
 ]
 
+ANY_MODEL = "*"
+"""What a suite names whose limits hold for every model."""
+
 NOT_CONTENT = ("timing",)
 """Artifacts that differ between two runs of the very same numbers."""
 
@@ -70,7 +73,7 @@ def refusals(ref: Side, cand: Side, *, suite: Suite) -> tuple[str, ...]:
                 f"missing evidence: {role} '{side.label}' is {found}{claim}, suite "
                 f"'{suite.name}' accepts {' or '.join(suite.evidence)} only; {_wanted(manifest)}"
             )
-        if manifest.model.name != suite.model:
+        if suite.model not in (ANY_MODEL, manifest.model.name):
             told.append(
                 f"{role} '{side.label}' is a capture of {manifest.model.name}, suite "
                 f"'{suite.name}' and its limits are for {suite.model}"
@@ -92,7 +95,7 @@ def sameness(ref: Side, cand: Side) -> tuple[str, ...]:
             f"ref and cand are one and the same capture (digest {capture_digest(ref)[:12]}): "
             "every difference is 0 by construction and says nothing about another path"
         )
-    elif content_digest(ref.manifest) == content_digest(cand.manifest):
+    elif ref.manifest.artifacts and content_digest(ref.manifest) == content_digest(cand.manifest):
         told.append(
             f"cand '{cand.label}' holds byte for byte what ref '{ref.label}' holds, "
             "though their manifests differ"

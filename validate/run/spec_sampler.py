@@ -84,8 +84,8 @@ WRONG: tuple[Sampler, ...] = (
     Sampler(name="top-k-dropped", title="top-k dropped", filters="no top-k"),
     Sampler(name="top-p-dropped", title="top-p dropped", filters="no top-p"),
     Sampler(name="SP-07", title="fresh redraw on mismatch", rule="exact_match", redraw=True),
-    Sampler(name="SP-09", title="drafts from bfloat16 logits, ratio in full", draft="rounded"),
-    Sampler(name="SP-09 (T)", title="drafts at T = 1, ratio at the T asked for", draft="unheated"),
+    Sampler(name="VX-22", title="drafts from bfloat16 logits, ratio in full", draft="rounded"),
+    Sampler(name="SP-09", title="drafts at T = 1, ratio at the T asked for", draft="unheated"),
     Sampler(name="residual-p", title="residual replaced by p", residual="p"),
     Sampler(name="bonus-row", title="bonus from the row before", bonus="row before"),
     Sampler(

@@ -42,7 +42,15 @@ class ArtifactFile(_Record):
     """One file of the capture."""
 
     artifact: Literal[
-        "prompts", "logits", "tensors", "state", "renorm", "speculative", "streams", "timing"
+        "prompts",
+        "logits",
+        "tensors",
+        "state",
+        "renorm",
+        "speculative",
+        "streams",
+        "timing",
+        "evals",
     ]
     path: str
     """Relative to the capture, forward slashes, no ``..``."""

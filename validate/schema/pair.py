@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from numpy.typing import NDArray
 
+from validate.schema.evals import EvalMatch
 from validate.schema.manifest import Manifest
 from validate.schema.prompts import Prompt
 from validate.schema.streams import Stream
@@ -80,6 +81,8 @@ class Pair:
     repeats: tuple[Side, ...] = ()
     """Repeats of the reference, beside cand: what a metric paired with the floor looks at. Never
     holds ``ref`` or ``cand`` itself."""
+    evals: EvalMatch = field(default_factory=EvalMatch)
+    """Downstream evals of both sides, item by item."""
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _shared: dict[tuple[int, str], "_OneSide"] = field(
         default_factory=dict, repr=False, compare=False

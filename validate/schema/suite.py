@@ -16,6 +16,7 @@ from validate.schema.verdict import GateKind, Limit
 __all__ = [
     "AREAS",
     "DTYPES",
+    "EVALS_YARDSTICK",
     "SETTINGS",
     "YARDSTICK",
     "CleanRule",
@@ -54,6 +55,9 @@ SETTINGS = ("near_tie", "route_gap")
 
 SMALLEST_SHARE = 1e-9
 """Of alpha; the confidence level of a smaller share could not be told from 1."""
+
+EVALS_YARDSTICK = ("yardstick.aa",)
+"""Those of a suite of evals alone: a foreign folder has no path proof, repeats or oracle."""
 
 YARDSTICK = ("yardstick.aa", "yardstick.floor", "yardstick.path_proof", "yardstick.ref_error")
 """Gates on ref, its repeats and the path proofs; judged before all others."""
@@ -104,6 +108,9 @@ class GateSpec(_Record):
                 f"kind {self.kind}: a lossless gate, and no other, states 'effect' and 'effect_of', "
                 f"got {self.effect} and {self.effect_of!r}"
             )
+            raise ValueError(msg)
+        if self.kind == "noninferior" and not self.weight > 0:
+            msg = "a noninferior gate needs a weight: its measurement has an interval"
             raise ValueError(msg)
         if self.kind != "exact" and self.equals != 0:
             msg = f"equals = {self.equals:g} means nothing to a {self.kind} gate"
@@ -160,9 +167,11 @@ class Suite(_Record):
     evidence: Annotated[tuple[Evidence, ...], Field(min_length=1)]
     """Accepted for ref and cand; the oracle is exempt."""
     model: Text
-    """``ModelIdentity.name`` of the captures."""
+    """``ModelIdentity.name`` of the captures; ``*``: any, in suites of evals alone."""
     prompts: Text
-    """Prompt set, by path or name."""
+    """Prompt set, by path or name; not read in suites of evals alone."""
+    tasks: Text | None = None
+    """Folder of lm-eval tasks that captures made for this suite run too; None: no evals."""
     limits: Text = "golden/tolerances.toml"
     """The limits file."""
     gates: Annotated[tuple[GateSpec, ...], Field(min_length=1)]
@@ -194,9 +203,15 @@ class Suite(_Record):
         return self
 
     @property
+    def evals_only(self) -> bool:
+        """Whether nothing but downstream evals is judged, so that lm-eval folders will do."""
+        return {gate.area for gate in self.gates} - {"yardstick"} == {"evals"}
+
+    @property
     def digest(self) -> str:
         """SHA-256 of all that the suite says, whatever its comments and layout."""
-        said = self.model_dump(mode="json", exclude={"path"})
+        unsaid = {"path"} if self.tasks is not None else {"path", "tasks"}
+        said = self.model_dump(mode="json", exclude=unsaid)
         text = json.dumps(said, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -8,7 +8,7 @@ from validate.schema.measurement import Measurement
 
 __all__ = ["EXIT_CODES", "GateKind", "Limit", "NoiseFloor", "Outcome", "Verdict"]
 
-GateKind = Literal["exact", "bound", "noise_ratio", "three_way", "lossless"]
+GateKind = Literal["exact", "bound", "noise_ratio", "three_way", "lossless", "noninferior"]
 
 
 class Outcome(StrEnum):

@@ -27,6 +27,7 @@ from validate.stats.noninferior import (
     noninferiority_proportion,
     paired_proportion_limits,
 )
+from validate.stats.paired_drop import DROP_METHOD, drop_limits, drop_n_needed, mde_drop
 from validate.stats.power_count import (
     Decision,
     mde_proportion,
@@ -74,6 +75,7 @@ from validate.stats.tail import TAIL_LIMIT, TailDiagnostic, tail_checked, tail_d
 from validate.stats.uniformity import martingale_z, serial_independence, uniformity_test
 
 __all__ = [
+    "DROP_METHOD",
     "FLOOR_MIN_REPEATS",
     "N_MIN",
     "TAIL_LIMIT",
@@ -95,6 +97,8 @@ __all__ = [
     "cvm_power",
     "cvm_shift_needed",
     "cvm_test",
+    "drop_limits",
+    "drop_n_needed",
     "equivalence_mean",
     "equivalence_proportion",
     "exceedance_limits",
@@ -111,6 +115,7 @@ __all__ = [
     "mcnemar_counts",
     "mcnemar_test",
     "mde_abs_mean",
+    "mde_drop",
     "mde_mean_t",
     "mde_proportion",
     "mde_quantile",

@@ -34,6 +34,10 @@ _ALIASES: Mapping[str, str] = {
 """``Interval.method`` as the estimators write it, where it is not a row of the table. Exact Poisson
 limits (Garwood) are the limit of Clopper-Pearson ones for many tokens of small risk each."""
 
+_ENUMERATED: Mapping[str, int] = {"Tango score": 100}
+"""Methods for paired right and wrong answers, whose level is found by exact enumeration in
+``tests/statistical/test_paired_drop.py``: items from which the upper limit is within a point of 95 %."""
+
 _EXACT = frozenset({"order statistic", "Clopper-Pearson", "empirical Bernstein", "betting"})
 """Methods whose level is proven at every n and for every law: no n_min of their own."""
 
@@ -61,6 +65,8 @@ def n_min(method: str, *, heavy: bool) -> int | None:
     name = _row(method)
     if name in _EXACT:
         return 1
+    if name in _ENUMERATED:
+        return _ENUMERATED[name]
     return N_MIN[name]["heavy" if heavy else "light"]
 
 
@@ -83,8 +89,8 @@ def _row(method: str) -> str:
     plain = re.sub(r" \([^)]*\)", "", method)
     for text in (plain, plain.split(",")[0]):
         name = _ALIASES.get(text, text)
-        if name in N_MIN:
+        if name in N_MIN or name in _ENUMERATED:
             return name
-    known = ", ".join(N_MIN)
+    known = ", ".join((*N_MIN, *_ENUMERATED))
     msg = f"no calibration of interval method '{method}'; calibrated are: {known}"
     raise InputError(msg)

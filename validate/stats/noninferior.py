@@ -150,7 +150,8 @@ def tango_z(lost: int, gained: int, n: int, *, difference: float) -> float:
     a = 2.0 * n
     b = -(gained + lost) + (2.0 * n - gained + lost) * difference
     c = -lost * difference * (1.0 - difference)
-    rate = (math.sqrt(b * b - 4.0 * a * c) - b) / (2.0 * a)
+    inside = b * b - 4.0 * a * c
+    rate = (math.sqrt(inside if inside > 0.0 else 0.0) - b) / (2.0 * a)
     variance = n * (2.0 * rate + difference * (1.0 - difference))
     off = gained - lost - n * difference
     if not variance > 0.0:

@@ -15,6 +15,7 @@ from validate.metrics import METRICS
 from validate.schema.prompts import Prompt
 from validate.schema.suite import (
     DTYPES,
+    EVALS_YARDSTICK,
     SETTINGS,
     YARDSTICK,
     CleanRule,
@@ -98,7 +99,9 @@ def _risk_problems(text: TomlText, suite: Suite) -> list[str]:
 def _yardstick_problems(suite: Suite) -> list[str]:
     """Every yardstick gate must be there, in the form that ``run`` knows how to measure."""
     found = {gate.name: gate for gate in suite.gates if gate.area == "yardstick"}
-    told = [f"the suite lacks the gate '{name}'" for name in YARDSTICK if name not in found]
+    foreign = suite.evals_only and "unproven" in suite.evidence
+    needed = EVALS_YARDSTICK if foreign else YARDSTICK
+    told = [f"the suite lacks the gate '{name}'" for name in needed if name not in found]
     told += [
         f"gate '{name}' is no yardstick gate{near(name, YARDSTICK)}"
         for name in found

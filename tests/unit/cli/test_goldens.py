@@ -16,7 +16,8 @@ from validate.capture.project import Project, load_project
 from validate.cli import main
 from validate.cli.verify import choose_sample, gate_problem, tensor_problems
 from validate.errors import CaptureError
-from validate.schema import Prompt
+from validate.schema import Outcome, Prompt
+from validate.schema.report import GateReport
 
 ROOT = Path(__file__).parents[3]
 BACKEND = "validate.capture.backends.torch_model"
@@ -192,6 +193,28 @@ def test_gate_that_measured_nothing_speaks_against_the_source() -> None:
 
     assert open_gate.outcome == "INCONCLUSIVE"
     assert gate_problem(open_gate, by_floor=False) == (f"yardstick.ref_error: {open_gate.reason}")
+
+
+def sampled(p_value: float, outcome: str) -> GateReport:
+    """A gate of kind lossless that saw less than its stated effect, or rejected."""
+    plain = gate(run(side("cuda-again", 0.05)), "logits.kl_p90")
+    found = plain.measurement
+    assert found is not None
+    return plain.model_copy(
+        update={
+            "name": "speculative.uniform",
+            "kind": "lossless",
+            "outcome": Outcome(outcome),
+            "measurement": found.model_copy(update={"value": p_value}),
+            "judged": 1.0,
+            "reason": f"p = {p_value}",
+        }
+    )
+
+
+def test_a_sample_that_sees_too_little_of_a_sampler_speaks_not_against_the_source() -> None:
+    assert gate_problem(sampled(0.4, "INCONCLUSIVE"), by_floor=False) is None
+    assert gate_problem(sampled(1e-6, "FAIL"), by_floor=False) == "speculative.uniform: p = 1e-06"
 
 
 def oracle_side(**tensors: Any) -> FakeSide:

@@ -92,7 +92,8 @@ class TestUniform:
         assert found.detection.power == 0.95
 
     def test_power_comes_from_ref_where_it_has_streams(self):
-        flat = {f"p-{at}": plain([0, 1] * 30) for at in range(8)}
+        """sqrt(2) sin(pi p) / (pi p) is 0.4244 at 3/4 and 0.9003 at 1/2."""
+        flat = {f"p-{at}": plain([0, 1] * 30, top=np.full(60, 0.5)) for at in range(8)}
         alone = speculative_uniform(pair(side({"sampled": greedy()})), LEVELS)
         beside = speculative_uniform(
             pair(side({"sampled": greedy()}), side({"sampled": flat}, label="cuda")), LEVELS
@@ -100,7 +101,7 @@ class TestUniform:
 
         assert alone.detection is not None
         assert beside.detection is not None
-        assert_measured(beside.detection.effect / alone.detection.effect, 2.0, atol=0, rtol=1e-9)
+        assert_measured(beside.detection.effect / alone.detection.effect, 0.4714, atol=0, rtol=1e-4)
 
     def test_certain_tokens_tell_nothing(self):
         sure = {
@@ -111,7 +112,7 @@ class TestUniform:
         found = speculative_uniform(pair(side({"sampled": sure})), LEVELS)
 
         assert found.value is None
-        assert found.why_undefined == "too few units for any of its tests"
+        assert (found.why_undefined or "").startswith("too few units for any of its tests: 480 ")
         assert found.n == 480
 
     def test_the_kind_that_sees_least_tells_the_power(self):
@@ -122,13 +123,24 @@ class TestUniform:
 
         assert (found.n, found.n_of) == (180, "sampled tokens (spec-sampled)")
 
-    def test_without_a_hit_of_the_argmax_no_power_is_claimed(self):
-        streams = {f"p-{at}": plain([1] * 60) for at in range(8)}
+    def test_rows_whose_token_is_certain_claim_no_power(self):
+        streams = {f"p-{at}": plain([0] * 60, top=np.ones(60)) for at in range(8)}
 
         found = speculative_uniform(pair(side({"sampled": streams})), LEVELS)
 
         assert found.detection is not None
+        assert found.detection.effect > 1e6
+
+    def test_a_kind_of_certain_tokens_alone_claims_no_power(self):
+        sure = steps(0.5)
+        for tensors in sure.values():
+            tensors["entropy"] = 0.0 * tensors["entropy"]
+
+        found = speculative_uniform(pair(side({"sampled": fair(60), "spec-sampled": sure})), LEVELS)
+
+        assert found.detection is not None
         assert found.detection.effect == math.inf
+        assert found.n_of == "sampled tokens (spec-sampled)"
 
     def test_greedy_requests_are_left_out(self):
         found = speculative_uniform(pair(side({"sampled": greedy()}, temperature=0.0)), LEVELS)
@@ -306,7 +318,8 @@ class TestAcceptance:
         found = speculative_acceptance_z(pair(side({"spec-sampled": streams})), LEVELS)
 
         assert found.why_undefined == (
-            "rocm holds no draft probabilities; only emitted tokens are tested"
+            "rocm holds no draft probabilities; only emitted tokens are tested, by "
+            "speculative.uniform, surprisal, serial and support: capture p and q of every draft"
         )
 
     def test_without_drafts_it_says_so(self):

@@ -97,7 +97,7 @@ def test_misspelt_gate_is_named_with_line_and_nearest_match(tmp_path):
     [
         (
             '{ name = "logits.kl_p90", kind = "bond" }',
-            "'noise_ratio', 'three_way' or 'lossless'; did you mean 'bound'?",
+            "'three_way', 'lossless' or 'noninferior'; did you mean 'bound'?",
         ),
         (
             '{ name = "logits.kl_p90", kind = "bound", wieght = 1 }',
@@ -323,3 +323,21 @@ def test_bad_prompt_sets_are_refused(tmp_path, text, expected):
     path.write_text(text)
     with pytest.raises(SuiteError, match=expected):
         load_prompts(path)
+
+
+def test_suite_of_evals_alone_needs_no_path_proof_where_it_accepts_unproven():
+    """A foreign folder proves no path; a suite that demands hardware keeps the whole yardstick."""
+    suite = load_suite(Path(__file__).parents[3] / "suites/evals.toml")
+
+    assert suite.evals_only
+    assert [gate.name for gate in suite.gates if gate.area == "yardstick"] == ["yardstick.aa"]
+
+
+def test_suite_of_evals_on_hardware_keeps_the_whole_yardstick(tmp_path):
+    """Evidence that must be proven needs the gate that proves it."""
+    text = (Path(__file__).parents[3] / "suites/evals.toml").read_text("utf-8")
+    path = tmp_path / "x.toml"
+    path.write_text(text.replace('"unproven"', '"emulated"').replace('"emulated", ', ""), "utf-8")
+
+    with pytest.raises(SuiteError, match=r"the suite lacks the gate 'yardstick\.path_proof'"):
+        load_suite(path)

@@ -32,7 +32,7 @@ _FAULT_KEYS: Mapping[str, tuple[str, str]] = {
     "VX-21": ("cut", "0.3"),
 }
 """The key and value that a planted fault needs to have a site."""
-_UNDRAFTED_FAULTS = ("VX-10", "VX-11", "VX-12", "VX-13", "VX-14", "VX-19", "VX-20")
+_UNDRAFTED_FAULTS = ("VX-10", "VX-11", "VX-12", "VX-13", "VX-14", "VX-19", "VX-20", "VX-40")
 """Faults whose site is the sampler, with or without drafts."""
 _WEIGHED_FAULTS = {
     "VX-15": ("chain", "target_only"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from validate.capture.backends._drawn import SPECULATIVE, Drawn
 from validate.capture.backends._speculative_options import (
     choose,
     require_fault_site,
@@ -20,8 +21,9 @@ from validate.capture.backends.torch_batch import (
     run_batch,
 )
 from validate.capture.backends.torch_renorm import RENORM_RULE
-from validate.capture.backends.torch_speculative import Made, Speculation, speculative_artifact
+from validate.capture.backends.torch_speculative import Speculation
 from validate.capture.digest import file_sha256, json_sha256, prompt_set_digest
+from validate.capture.eval_plan import EvalPlan
 from validate.capture.project import find_project
 from validate.capture.provenance import collect_provenance, sources_digest
 from validate.capture.writer import CaptureWriter
@@ -49,9 +51,6 @@ from validate.schema import (
 )
 
 __all__ = ["DEVIATIONS", "SPECULATIVE", "STREAM_TOKENS", "model_identity", "record"]
-
-SPECULATIVE = "speculative"
-"""Tag of the prompts that get sampled and speculative streams."""
 
 TOKENIZER = {"kind": "bytes", "bos": 256, "eos": 257, "pad": 258}
 
@@ -229,6 +228,7 @@ def record(
     out: Path,
     device: str,
     resume: bool = False,
+    evals: EvalPlan | None = None,
     progress: Callable[[int, int, str], None] = _quiet,
 ) -> Manifest:
     """Run ``path`` over ``prompts`` and write the capture.
@@ -242,6 +242,7 @@ def record(
         out: Folder of the capture.
         device: ``cpu``, ``cuda`` or ``rocm``.
         resume: Take up an interrupted recording.
+        evals: Downstream evals to run as well; with them the prompt set may be empty.
         progress: Told (prompts done, prompts in all, one line).
 
     Returns:
@@ -251,7 +252,7 @@ def record(
         InputError: An option or the weights do not fit.
         CaptureError: The capture cannot be written.
     """
-    if not prompts:
+    if not prompts and evals is None:
         msg = (
             f"target '{target}': the prompt set '{prompt_set}' holds no prompt; nothing to capture"
         )
@@ -318,43 +319,10 @@ def record(
         out=out,
         batch=int(used["batch"]),
         speculation=None if chosen is None else chosen.run,
+        evals=evals,
         resume=resume,
         progress=progress,
     )
-
-
-class _Drawn:
-    """Sampled and speculative streams, run a batch at a time when a prompt of it is first asked for."""
-
-    def __init__(
-        self,
-        run: Speculation | None,
-        prompts: Sequence[Prompt],
-        *,
-        batch: int,
-        stored: frozenset[str],
-    ) -> None:
-        self._run, self._made = run, dict[str, Made]()
-        chosen = [p for p in prompts if SPECULATIVE in p.tags and run is not None]
-        size = _DRAWN_BATCHES * batch
-        groups = (chosen[start : start + size] for start in range(0, len(chosen), size))
-        self._groups = {p.id: g for g in map(tuple, groups) for p in g if p.id not in stored}
-        self.seconds = 0.0
-
-    def of(self, prompt: Prompt) -> Made:
-        """What the prompt gets; nothing for a prompt without the tag."""
-        group = self._groups.get(prompt.id)
-        if group is None or self._run is None:
-            return Made({}, ())
-        if prompt.id not in self._made:
-            began = time.perf_counter()
-            self._made |= speculative_artifact(self._run, group)
-            self.seconds += time.perf_counter() - began
-        return self._made.pop(prompt.id)
-
-
-_DRAWN_BATCHES = 2
-"""Batches of the other artifacts whose prompts share one batch of drawn streams."""
 
 
 def _write(
@@ -366,6 +334,7 @@ def _write(
     out: Path,
     batch: int,
     speculation: Speculation | None,
+    evals: EvalPlan | None,
     resume: bool,
     progress: Callable[[int, int, str], None],
 ) -> Manifest:
@@ -375,7 +344,7 @@ def _write(
     began, finished = time.perf_counter(), 0
     with CaptureWriter(out, header=header, resume=resume) as writer:
         stored = writer.done
-        drawn = _Drawn(speculation, prompts, batch=batch, stored=stored)
+        drawn = Drawn(speculation, prompts, batch=batch, stored=stored)
         for group in _batches(prompts, batch):
             if not {p.id for p in group} <= stored:
                 for row, made in enumerate(run_batch(runner, group)):
@@ -393,4 +362,11 @@ def _write(
             progress(finished, len(prompts), header.target)
         seconds = time.perf_counter() - began
         timing = {"capture_seconds": seconds, "speculative_seconds": drawn.seconds}
-        return writer.close(path_proof=proof(), timing=timing)
+        found = None
+        if evals is not None and not writer.complete:
+            from validate.capture.backends.lm_eval_target import run_evals  # lm-eval is an extra
+
+            began = time.perf_counter()
+            found = run_evals(runner, evals, header, resume=resume, progress=progress)
+            timing["evals_seconds"] = time.perf_counter() - began
+        return writer.close(path_proof=proof(), timing=timing, evals=found)

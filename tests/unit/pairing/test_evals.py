@@ -1,0 +1,161 @@
+"""Items are joined by document and prompt hash; every difference is a reason."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes import FakeSide
+from tests.lm_eval_folders import choice_samples, digest, text_samples, write_folder
+from validate.capture.importers import EvalFolder, open_lm_eval
+from validate.pairing.evals import match_evals
+
+
+def side(folder: Path, tasks: Any, **changes: Any) -> EvalFolder:
+    return open_lm_eval(write_folder(folder, tasks, **changes), label=folder.name)
+
+
+@pytest.fixture
+def ref(tmp_path: Path) -> EvalFolder:
+    return side(
+        tmp_path / "ref", {"gsm8k": text_samples([1, 0, 1]), "arc": choice_samples(4, seed=1)}
+    )
+
+
+def test_rows_in_another_order_are_joined(tmp_path: Path, ref: EvalFolder) -> None:
+    """Document 0 of ref is document 2 of cand, and stands beside it."""
+    samples = text_samples([1, 0, 1])
+    swap = {0: 2, 1: 1, 2: 0}
+    moved = [dict(sample, doc_id=swap[sample["doc_id"]]) for sample in samples]
+    cand = side(tmp_path / "cand", {"gsm8k": moved, "arc": choice_samples(4, seed=1)})
+
+    match = match_evals(ref, cand)
+
+    assert match.reasons == ()
+    strict = match.pairs[0]
+    assert [(a.doc_id, b.doc_id) for a, b in zip(strict.ref, strict.cand, strict=True)] == [
+        (0, 2),
+        (1, 1),
+        (2, 0),
+    ]
+    assert [one.name for one in match.pairs] == [
+        "gsm8k (strict-match)",
+        "gsm8k (flexible-extract)",
+        "arc",
+    ]
+
+
+def test_doubles_of_the_data_set_are_joined_in_order(tmp_path: Path) -> None:
+    """The same question twice is two items on both sides."""
+    samples = text_samples([1, 0], filters=["none"])
+    for sample in samples:
+        sample["doc_hash"] = sample["prompt_hash"] = sample["target_hash"] = digest("same")
+    one = side(tmp_path / "a", {"t": samples})
+    other = side(tmp_path / "b", {"t": samples})
+
+    (found,) = match_evals(one, other).pairs
+
+    assert [(a.doc_id, b.doc_id) for a, b in zip(found.ref, found.cand, strict=True)] == [
+        (0, 0),
+        (1, 1),
+    ]
+
+
+def test_samples_without_hashes_are_joined_by_doc_id(tmp_path: Path) -> None:
+    """What is lost by it is said by the importer."""
+    bare = text_samples([1, 0], filters=["none"])
+    for sample in bare:
+        del sample["doc_hash"], sample["prompt_hash"], sample["target_hash"]
+    one, other = side(tmp_path / "a", {"t": bare}), side(tmp_path / "b", {"t": bare})
+
+    assert len(match_evals(one, other).pairs[0].ref) == 2
+
+
+def test_side_without_evals_is_missing_not_unlike(ref: EvalFolder) -> None:
+    """A capture made without evals is no data; the next step is named."""
+
+    match = match_evals(ref, FakeSide("cuda", {}))
+
+    assert match.missing == "no evals in cand 'cuda'; next: validate eval"
+    assert match.pairs == ()
+
+
+def test_all_differences_of_the_head_are_listed(tmp_path: Path, ref: EvalFolder) -> None:
+    """Tasks, version, few-shot count, filters, arguments: not the first alone."""
+    cand = side(
+        tmp_path / "cand",
+        {"gsm8k": text_samples([1, 0], until=["Question"], filters=["none"])},
+        version="2.0",
+        fewshot=5,
+    )
+
+    reasons = match_evals(ref, cand).reasons
+
+    assert reasons == (
+        "tasks only in ref: arc",
+        "task gsm8k, version: ref 1.0, cand 2.0",
+        "task gsm8k, few-shot count: ref 0, cand 5",
+        "task gsm8k, filters: ref flexible-extract, strict-match, cand none",
+        "task gsm8k, number of items: ref 3, cand 2",
+        'task gsm8k, generation argument until: ref ["\\n\\n"], cand ["Question"]',
+    )
+
+
+def test_another_chat_template_is_a_reason(tmp_path: Path, ref: EvalFolder) -> None:
+    """Its digest stands in the head."""
+    cand = side(
+        tmp_path / "cand",
+        {"gsm8k": text_samples([1, 0, 1]), "arc": choice_samples(4, seed=1)},
+        head={"chat_template_sha": "abc"},
+    )
+
+    assert match_evals(ref, cand).reasons == ("chat_template_sha: ref (unset), cand abc",)
+
+
+def test_another_prompt_of_the_same_document_is_a_reason(tmp_path: Path, ref: EvalFolder) -> None:
+    """Other few-shot examples: the same questions, asked otherwise."""
+    samples = choice_samples(4, seed=1)
+    for sample in samples:
+        sample["prompt_hash"] = digest(f"shot {sample['doc_id']}")
+    cand = side(tmp_path / "cand", {"gsm8k": text_samples([1, 0, 1]), "arc": samples})
+
+    (reason,) = match_evals(ref, cand).reasons
+
+    assert reason.startswith("task arc: 4 documents were asked with another prompt, e.g. doc_id 0")
+    assert "other few-shot examples, another template or other seeds" in reason
+
+
+def test_other_documents_are_counted_on_both_sides(tmp_path: Path, ref: EvalFolder) -> None:
+    """Another split of the data set."""
+    samples = choice_samples(4, seed=1)
+    samples[3]["doc_hash"] = digest("another question")
+    cand = side(tmp_path / "cand", {"gsm8k": text_samples([1, 0, 1]), "arc": samples})
+
+    assert match_evals(ref, cand).reasons == (
+        "task arc: 1 items only in ref, e.g. doc_id 3; 1 items only in cand, e.g. doc_id 3",
+    )
+
+
+def test_other_arguments_of_single_items_are_a_reason(tmp_path: Path, ref: EvalFolder) -> None:
+    """The heads agree and the requests do not: TV-07 as a budget that one run overrode."""
+    samples = text_samples([1, 0, 1])
+    samples[1]["arguments"]["gen_args_0"]["arg_1"]["max_gen_toks"] = 12
+    cand = side(tmp_path / "cand", {"gsm8k": samples, "arc": choice_samples(4, seed=1)})
+
+    (reason,) = match_evals(ref, cand).reasons
+
+    assert reason == (
+        "task gsm8k, filter strict-match: 1 of 3 items have other generation arguments (stop "
+        "strings, token budget, temperature), e.g. doc_id 1"
+    )
+
+
+def test_another_answer_key_is_a_reason(tmp_path: Path, ref: EvalFolder) -> None:
+    """The target of an item was corrected between two versions of the data."""
+    samples = choice_samples(4, seed=1)
+    samples[2]["target_hash"] = digest("other")
+    cand = side(tmp_path / "cand", {"gsm8k": text_samples([1, 0, 1]), "arc": samples})
+
+    assert match_evals(ref, cand).reasons == (
+        "task arc: 1 of 4 items have another target, e.g. doc_id 2",
+    )

@@ -1,0 +1,89 @@
+"""What a selftest reports: every planted fault and every control, and what each gate said of it."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from validate.schema.fault import Expect
+from validate.schema.verdict import Outcome
+
+__all__ = ["CaseReport", "GateFinding", "Selftest"]
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class GateFinding(_Record):
+    """One gate on one planted fault or control."""
+
+    gate: str
+    outcome: Outcome
+    value: Number | None
+    """What was measured; null where the measurement is undefined."""
+    reason: str | None
+    """Why it is not PASS."""
+    needed: int | None = None
+    """Of a ``lossless`` gate that is INCONCLUSIVE: units at which it would see its stated effect."""
+
+
+class CaseReport(_Record):
+    """One planted fault at one severity, or one control."""
+
+    id: str
+    kind: Literal["fault", "control"]
+    title: str
+    source: str
+    cand: str
+    """The target that was judged."""
+    ref: str
+    prompts: int
+    severity: str | None = None
+    """Null where the record has one size only."""
+    expect: Expect
+    expected_gates: tuple[str, ...] = ()
+    """Gates of this area that the record names."""
+    effect: dict[str, Number] = Field(default_factory=dict)
+    """Gate to the fault's own size in the gate's unit, where the gate was asked to see that
+    instead of the suite's effect."""
+    verdict: Outcome
+    """Gravest outcome of the area's gates."""
+    caught_by: tuple[str, ...] = ()
+    """Gates that FAIL or are INCOMPARABLE."""
+    missed_by: tuple[str, ...] = ()
+    """Gates that the record names and that did not reach its outcome."""
+    needed: int | None = None
+    """Units that the INCONCLUSIVE gates ask for, the largest."""
+    gates: tuple[GateFinding, ...]
+    finding: str | None
+    """What the gravest gate said."""
+    held: bool
+    """A fault reached the outcome of its record; a control passed every gate."""
+    reused: bool = False
+    """Taken from an earlier selftest of the same sources, captures, suite and limits."""
+    seconds: Number
+
+
+class Selftest(_Record):
+    """All planted faults and controls of one area."""
+
+    schema_version: Literal[1] = 1
+    tool_version: str
+    area: str
+    suite: str
+    sources_digest: str
+    """Of everything that could change a row."""
+    date: str
+    """ISO 8601, UTC."""
+    rows: tuple[CaseReport, ...]
+    smallest: dict[str, str] = Field(default_factory=dict)
+    """Graded fault to the smallest severity at which it is caught."""
+    silent: tuple[str, ...] = ()
+    """Gates of the area that no planted fault made FAIL; empty when cases were picked."""
+    alone: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Gate to the faults that it alone catches."""
+    held: bool
+    """Every row held."""
+    seconds: Number
