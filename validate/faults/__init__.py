@@ -6,7 +6,9 @@ says what it means.
 """
 
 from validate.faults.attention import ATTENTION_FAULTS
+from validate.faults.capture_records import CAPTURE_FAULTS
 from validate.faults.evals import EVAL_FAULTS
+from validate.faults.layers import LAYER_FAULTS
 from validate.faults.renorm import RENORM_FAULTS
 from validate.faults.speculative import SPECULATIVE_FAULTS
 from validate.schema.fault import Fault
@@ -15,7 +17,14 @@ __all__ = ["FAULTS", "FAULT_SIDES"]
 
 FAULTS: dict[str, Fault] = {
     fault.id: fault
-    for fault in (*ATTENTION_FAULTS, *RENORM_FAULTS, *SPECULATIVE_FAULTS, *EVAL_FAULTS)
+    for fault in (
+        *ATTENTION_FAULTS,
+        *RENORM_FAULTS,
+        *SPECULATIVE_FAULTS,
+        *LAYER_FAULTS,
+        *CAPTURE_FAULTS,
+        *EVAL_FAULTS,
+    )
 }
 """Every fault by id."""
 

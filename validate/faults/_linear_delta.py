@@ -55,7 +55,7 @@ def _chunked(between: Callable[[Any], Any], chunk: int = 16) -> Function:
 
 def carried_transposed() -> Function:
     """S becomes its transpose between chunks."""
-    return _chunked(lambda state: state.mT)
+    return _chunked(lambda state: state.mT.reshape(state.shape))
 
 
 def boundary_lost() -> Function:

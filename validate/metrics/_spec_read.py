@@ -59,6 +59,8 @@ THRESHOLDS = (
 """Settings that relax acceptance where they are below 1."""
 OFF = ("", "0", "0.0", "off", "false", "none", "no")
 EOS = 257
+WRITTEN = 1e-4
+"""Nats; streams are written with five decimals."""
 
 Array = NDArray[Any]
 
@@ -169,7 +171,26 @@ def _cut(side: Side, kind: str, prompt: str, stream: Stream) -> str | None:
             f"{side.label}: the {kind} stream of {prompt} stopped and its stop token is not there; "
             "stripping it makes a right sampler fail: capture with ignore_eos, or keep it"
         )
-    return _gap(side, kind, prompt, len(tokens))
+    return _told_twice(side, kind, prompt, stream) or _gap(side, kind, prompt, len(tokens))
+
+
+def _told_twice(side: Side, kind: str, prompt: str, stream: Stream) -> str | None:
+    """A log-probability that was returned is the one that is judged, but for decimals in JSON."""
+    name = f"spec.{kind}.logprob"
+    if name not in side.names(prompt):
+        return None
+    judged = side.tensor(prompt, name).astype(np.float32)
+    told = np.array([np.nan if x is None else x for x in stream.logprobs], np.float32)
+    with np.errstate(invalid="ignore"):
+        same = (np.abs(told - judged) <= WRITTEN) | (np.isnan(told) & ~np.isfinite(judged))
+    if same.all():
+        return None
+    at = int(np.flatnonzero(~same)[0])
+    return (
+        f"{side.label}: {prompt} {kind}: token {at} was returned with the log-probability "
+        f"{told[at]:.6g}, and {name} holds {judged[at]:.6g}: one of them is no log-probability of "
+        "this path; write both from one array"
+    )
 
 
 def _gap(side: Side, kind: str, prompt: str, tokens: int) -> str | None:

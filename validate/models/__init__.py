@@ -3,7 +3,13 @@
 from validate.models.configs import KIMI_K3, load_config
 from validate.models.generate import GreedyStreams, decode_forced, greedy, prefill, right_padded
 from validate.models.model import State, empty_state, forward
-from validate.models.options import DTYPES, FAULTS, SPECULATIVE_FAULTS, PathOptions
+from validate.models.options import (
+    DTYPES,
+    FAULTS,
+    REFERENCE_FAULTS,
+    SPECULATIVE_FAULTS,
+    PathOptions,
+)
 from validate.models.renorm import RENORM_FAULTS, RULES, TieRule, renorm
 from validate.models.trace import SILENT, Silent, Trace
 from validate.models.weights import initialise, load_weights, save_weights, weight_shapes
@@ -12,6 +18,7 @@ __all__ = [
     "DTYPES",
     "FAULTS",
     "KIMI_K3",
+    "REFERENCE_FAULTS",
     "RENORM_FAULTS",
     "RULES",
     "SILENT",

@@ -49,10 +49,17 @@ class Drafter:
 class DraftContext:
     """The drafter's keys and values of committed tokens; grows, never rolls back."""
 
-    def __init__(self, drafter: Drafter, *, batch: int, device: str | torch.device) -> None:
+    def __init__(
+        self,
+        drafter: Drafter,
+        *,
+        batch: int,
+        device: str | torch.device,
+        fault: str | None = None,
+    ) -> None:
         c = drafter.config
         empty = torch.zeros(batch, c.heads, 0, c.head_dim, device=device)
-        self.drafter = drafter
+        self.drafter, self.fault = drafter, fault
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.kv = ContextKv([empty] * c.layers, [empty] * c.layers)
 
@@ -60,7 +67,13 @@ class DraftContext:
         """Add ``counts[b]`` of the (batch, tokens, hidden) features behind row b's context."""
         offsets = torch.arange(features.shape[1], device=features.device)
         places = self.lengths.unsqueeze(1) + offsets
-        new = context_kv(self.drafter.weights, features, places, draft=self.drafter.config)
+        new = context_kv(
+            self.drafter.weights,
+            features,
+            places,
+            draft=self.drafter.config,
+            fault=self.fault,
+        )
         real = offsets < counts.unsqueeze(1)
         room = int((self.lengths + counts).max())
         rows = torch.arange(len(counts), device=features.device).unsqueeze(1).expand_as(real)
@@ -139,6 +152,7 @@ def draft_block(
         context.kv,
         context.visible(c.block),
         draft=c,
+        fault=requests.fault,
     )[:, 0]
     base = block_logits(hidden, target["lm_head.weight"])
     places = place.unsqueeze(1) + 1 + torch.arange(c.block, device=place.device)

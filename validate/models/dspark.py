@@ -128,11 +128,13 @@ def load_drafter(
     return load_named(path, shapes, name=draft.name, dtype=dtype, device=device)
 
 
-def _rotated(x: Tensor, positions: Tensor, theta: float) -> Tensor:
+def _rotated(x: Tensor, positions: Tensor, theta: float, fault: str | None = None) -> Tensor:
     """Rotary position embedding; x (batch, heads, tokens, dim), positions (batch, tokens)."""
     half = x.shape[-1] // 2
     frequency = theta ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
     angle = positions[:, None, :, None].float() * frequency
+    if fault == "LC-07":  # the angle is formed in the model's dtype
+        angle = (positions[:, None, :, None].bfloat16() * frequency.bfloat16()).float()
     cos, sin = angle.cos(), angle.sin()
     a, b = x.float().split(half, dim=-1)
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1).to(x.dtype)
@@ -157,14 +159,19 @@ def context_features(weights: Weights, taps: Sequence[Tensor], *, draft: DraftCo
 
 
 def context_kv(
-    weights: Weights, features: Tensor, positions: Tensor, *, draft: DraftConfig
+    weights: Weights,
+    features: Tensor,
+    positions: Tensor,
+    *,
+    draft: DraftConfig,
+    fault: str | None = None,
 ) -> ContextKv:
     """Keys and values of the context tokens at ``positions`` (batch, tokens)."""
     keys, values = [], []
     for layer in range(draft.layers):
         p = f"layers.{layer}."
         k = _by_head(linear(features, weights[p + "k.weight"]), draft)
-        keys.append(_rotated(k, positions, draft.rope_theta))
+        keys.append(_rotated(k, positions, draft.rope_theta, fault))
         values.append(_by_head(linear(features, weights[p + "v.weight"]), draft))
     return ContextKv(keys, values)
 
@@ -178,6 +185,7 @@ def block_hidden(
     allowed: Tensor,
     *,
     draft: DraftConfig,
+    fault: str | None = None,
 ) -> Tensor:
     """The backbone over one or more blocks a row.
 
@@ -190,6 +198,7 @@ def block_hidden(
         allowed: bool, broadcastable to (batch, 1, blocks * block, tokens + blocks * block):
             which key each query may see.
         draft: dimensions.
+        fault: ``SP-12`` or ``LC-07``, else None.
 
     Returns:
         (batch, blocks, block, hidden) after the final norm.
@@ -204,7 +213,7 @@ def block_hidden(
         p = f"layers.{layer}."
         normed = _norm(x, weights[p + "attn_norm.weight"], draft)
         q, k, v = (_by_head(linear(normed, weights[p + f"{n}.weight"]), draft) for n in "qkv")
-        q, k = (_rotated(t, places, draft.rope_theta) for t in (q, k))
+        q, k = (_rotated(t, places, draft.rope_theta, fault) for t in (q, k))
         out = nnf.scaled_dot_product_attention(
             q,
             torch.cat([context.keys[layer], k], dim=2),
@@ -214,7 +223,9 @@ def block_hidden(
         x = x + linear(out.transpose(1, 2).flatten(2), weights[p + "o.weight"])
         normed = _norm(x, weights[p + "mlp_norm.weight"], draft)
         gate = nnf.silu(linear(normed, weights[p + "gate.weight"]))
-        x = x + linear(gate * linear(normed, weights[p + "up.weight"]), weights[p + "down.weight"])
+        made = linear(gate * linear(normed, weights[p + "up.weight"]), weights[p + "down.weight"])
+        dropped = fault == "SP-12" and layer == draft.layers - 1  # the residual, before the norm
+        x = made if dropped else x + made
     final: Tensor = _norm(x, weights["final_norm.weight"], draft)
     by_block: Tensor = final.unflatten(1, (blocks, draft.block))
     return by_block

@@ -1,6 +1,7 @@
 """Kimi Delta Attention: short convolution, lower-bound gate, chunked prefill, recurrent decode."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -137,10 +138,14 @@ def recurrent_delta_rule(inputs: KdaInputs, state: Tensor) -> tuple[Tensor, Tens
     return torch.stack(outputs, dim=2), torch.stack(states, dim=1)
 
 
-def scan_chunks(transition: Tensor, update: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+def scan_chunks(
+    transition: Tensor, update: Tensor, state: Tensor, *, fault: str | None = None
+) -> tuple[Tensor, Tensor]:
     """``S_{n+1} = transition_n S_n + update_n`` over axis 2; returns every S_n and the last S."""
     before = []
     for n in range(transition.shape[2]):
+        if n and fault == "LA-01":  # written K-first, read V-first by the next chunk
+            state = state.mT
         before.append(state)
         state = transition[:, :, n] @ state + update[:, :, n]
     return torch.stack(before, dim=2), state
@@ -284,6 +289,8 @@ def kda_layer(
         The layer's output (batch, tokens, hidden) and the state after the real tokens.
     """
     valid = torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(1)
+    if options.fault == "ND-06":  # rows that fill up the batch's shape write into the slot
+        valid = torch.ones_like(valid)
     inputs, raw = kda_inputs(x, state.conv, valid, weights, config=config, options=options)
     recurrent, states = state.recurrent.to(options.accumulate), None
     if decode:
@@ -292,7 +299,10 @@ def kda_layer(
         recurrent = states[:, -1]
     else:
         trace.branch("kda.chunk")
-        out, recurrent = chunk_delta_rule(inputs, recurrent, chunk=options.kda_chunk)
+        if options.fault == "LA-14":  # a piece of the prompt starts from nothing
+            recurrent = torch.zeros_like(recurrent)
+        scan = partial(scan_chunks, fault=options.fault)
+        out, recurrent = chunk_delta_rule(inputs, recurrent, chunk=options.kda_chunk, scan=scan)
     if options.state == "bf16":
         recurrent = recurrent.to(torch.bfloat16)
         trace.branch(f"kda.state.{str(recurrent.dtype).removeprefix('torch.')}")

@@ -17,6 +17,8 @@ __all__ = ["AttentionCall", "mla_layer"]
 
 FLOAT8_MAX = {"fp8": 448.0, "fp8-fnuz": 240.0}
 FLOAT8_DTYPE = {"fp8": torch.float8_e4m3fn, "fp8-fnuz": torch.float8_e4m3fnuz}
+_K_SCALE = 0.06
+"""Of the checkpoint in the source of ``QU-06``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +165,11 @@ def absorbed_decode(
     acc = options.accumulate
     q_nope, q_extra = call.q.split([config.qk_nope_head_dim, config.qk_rope_head_dim], dim=-1)
     q_latent = torch.einsum("bqhn,hnl->bqhl", q_nope.to(acc), w_key.to(acc)).to(call.q.dtype)
+    if options.fault == "HD-08":  # the kernel takes a layer without rotation for one without it
+        q_extra = torch.zeros_like(q_extra)
+    scale = config.attention_scale
+    if options.fault == "QU-06":  # the checkpoint's k_scale, though the cache is not quantised
+        scale *= _K_SCALE
     q = pad_heads(torch.cat([q_latent, q_extra], dim=-1), rule)
     accepted(q.shape[-2])
 
@@ -178,7 +185,7 @@ def absorbed_decode(
             shared,
             shared[..., : config.kv_lora_rank],
             call.mask[:, :, part],
-            scale=config.attention_scale,
+            scale=scale,
             accumulate=acc,
             round_weights=True,
         )

@@ -221,11 +221,17 @@ class _Pass:
         else:
             prefix = prefix + attended
         mixed = self.mix(prefix, f"layers.{layer}.mlp_res")
-        prefix = prefix + self.feed_forward(
-            layer, self.norm(mixed, f"layers.{layer}.post_norm.weight")
-        )
+        made = self.feed_forward(layer, self.norm(mixed, f"layers.{layer}.post_norm.weight"))
+        prefix = prefix + made
+        if self.options.fault == "ND-13" and not self.decode and self._closes_last(layer):
+            self.bank[-1] = made  # the slot is scratch still, though a prefix lies there
         self.trace.emit(f"{self.mode}.hidden.{layer}", prefix)
         return prefix
+
+    def _closes_last(self, layer: int) -> bool:
+        """Whether this layer fills the last slot of the bank."""
+        block = self.config.attn_res_block
+        return layer == (self.config.layers - 1) // block * block
 
     def logits(self, tokens: Tensor) -> Tensor:
         """Every layer and the head over (batch, tokens) ids."""

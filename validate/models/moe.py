@@ -15,6 +15,10 @@ __all__ = ["Routing", "dense_mlp", "experts_dense", "experts_grouped", "moe_laye
 
 DENSE_EXPERTS_UP_TO = 32
 """With few experts one batched product over all of them is faster than gathering tokens."""
+_PUBLIC_BIAS = 7.0
+"""Where the correction biases of ``MO-01``'s source lie; a constant moves no choice."""
+_RANKS = 8
+"""Ranks that each add the shared expert in ``MO-02``."""
 
 
 class Routing(NamedTuple):
@@ -34,8 +38,16 @@ def route(
     sigmoid = torch.sigmoid(
         linear_accumulate(x, weights["router.weight"], dtype=options.accumulate)
     )
-    scores = sigmoid + weights["correction_bias"].to(options.accumulate)
-    ids = scores.sort(dim=-1, descending=True, stable=True).indices[..., : config.experts_per_token]
+    bias = weights["correction_bias"].to(options.accumulate)
+    if options.fault == "MO-01":  # stored in bfloat16, where public biases lie: about 7
+        bias = (bias + _PUBLIC_BIAS).to(torch.bfloat16).to(bias.dtype) - _PUBLIC_BIAS
+    scores = sigmoid + bias
+    order = scores.sort(dim=-1, descending=True, stable=True).indices
+    ids = order[..., : config.experts_per_token]
+    if options.fault == "TV-12":  # the device's own top-k swaps the last two, one token in seven
+        token = torch.arange(order.shape[-2], device=order.device).unsqueeze(-1)
+        last = order[..., config.experts_per_token, None]
+        ids = torch.cat([ids[..., :-1], torch.where(token % 7 == 0, last, ids[..., -1:])], dim=-1)
     picked = sigmoid.gather(-1, ids)
     return Routing(scores, ids, picked / (picked.sum(-1, keepdim=True) + 1e-20))
 
@@ -162,6 +174,8 @@ def moe_layer(
     trace.emit(f"{place}.weights", routing.weights)
     flat = Routing(*(r.flatten(0, 1) for r in routing))
     z = linear(x, weights["down.weight"]).flatten(0, 1)
+    if options.fault == "QU-05":
+        weights = _interleaved(weights)
     form = experts_dense if config.experts <= DENSE_EXPERTS_UP_TO else experts_grouped
     routed = (
         form(z, flat, weights, config=config, options=options).to(x.dtype).view(*x.shape[:2], -1)
@@ -170,4 +184,14 @@ def moe_layer(
         routed, weights["norm.weight"], eps=config.rms_norm_eps, accumulate=options.accumulate
     )
     shared = dense_mlp(x, weights, prefix="shared.", config=config, options=options)
+    if options.fault == "MO-02":  # replicated, and summed by the collective behind it
+        shared = _RANKS * shared
     return linear(routed, weights["up.weight"]) + shared
+
+
+def _interleaved(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """QU-05: rows of gate and up stored in turns, read as all of gate and then all of up."""
+    gate, up = weights["experts.gate"], weights["experts.up"]
+    stored = torch.stack([gate, up], dim=2).flatten(1, 2)
+    read = stored.split(gate.shape[1], dim=1)
+    return {**weights, "experts.gate": read[0], "experts.up": read[1]}

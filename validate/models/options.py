@@ -8,7 +8,7 @@ import torch
 from validate.errors import InputError
 from validate.models.renorm import RENORM_FAULTS
 
-__all__ = ["DTYPES", "FAULTS", "SPECULATIVE_FAULTS", "PathOptions"]
+__all__ = ["DTYPES", "FAULTS", "REFERENCE_FAULTS", "SPECULATIVE_FAULTS", "PathOptions"]
 
 DTYPES: dict[str, torch.dtype] = {
     "float64": torch.float64,
@@ -19,11 +19,22 @@ DTYPES: dict[str, torch.dtype] = {
 SPECULATIVE_FAULTS = (
     *("SA-01", "VX-10", "VX-11", "VX-12", "VX-13", "VX-14", "VX-19", "SA-13", "VX-20"),
     *("SP-02", "SP-03", "SP-05", "SP-06", "SP-09", "VX-22", "VX-21"),
+    *("SP-12", "ND-04", "LC-07"),
     *("VX-40", "SP-07", "SP-10", "SP-11", "VX-15", "VX-16"),
     *("LA-03", "LA-05", "VX-17", "VX-18", "SP-01", "SP-14"),
 )
 """Faults of sampling and speculation; SA-05 has a second site there."""
-FAULTS = ("VX-01", "LC-01", "VX-02", *RENORM_FAULTS, *SPECULATIVE_FAULTS)
+LAYER_FAULTS = ("HD-08", "QU-06", "LA-01", "LA-14", "ND-06", "ND-13", "MO-01", "MO-02", "QU-05")
+"""Faults inside a layer, whatever the padding."""
+REFERENCE_FAULTS = ("TV-12",)
+"""Faults of the reference path, which alone has them."""
+FAULTS = (
+    *("VX-01", "LC-01", "VX-02"),
+    *RENORM_FAULTS,
+    *SPECULATIVE_FAULTS,
+    *LAYER_FAULTS,
+    *REFERENCE_FAULTS,
+)
 """Faults with a switch in this room; described in ``validate.faults``."""
 
 
@@ -64,10 +75,18 @@ class PathOptions:
             raise InputError(msg)
         if self.path == "reference":
             self._refuse_rocm_switches()
+        elif self.fault in REFERENCE_FAULTS:
+            msg = (
+                f"fault={self.fault}: path 'rocm' has no site for it; it is planted in the reference\n"
+                "  do next: take path 'reference'"
+            )
+            raise InputError(msg)
 
     def _refuse_rocm_switches(self) -> None:
         plain = {"prefill_pad": "zero", "decode_pad": "zero", "prefill": "bf16", "fault": None}
         for name, value in plain.items():
+            if name == "fault" and self.fault in REFERENCE_FAULTS:
+                continue
             if getattr(self, name) != value:
                 msg = (
                     f"{name}={getattr(self, name)}: path 'reference' has no padded heads, no "

@@ -89,6 +89,8 @@ class _Loop:
         self.target, self.drafter, self.requests, self.trace = target, drafter, requests, trace
         self.fault = target.options.fault
         self.taps = tap_names(drafter, layers=target.config.layers, fault=self.fault)
+        self.stale: Tensor | None = None
+        """The anchors of the step before, which ``ND-04`` drafts from."""
 
     def _features(self, kept: Trace, mode: str) -> Tensor:
         tensors = kept.take()
@@ -145,8 +147,10 @@ class _Loop:
         context: DraftContext,
     ) -> tuple[SpecStep, State]:
         """Draft, verify, commit."""
+        late, self.stale = self.stale, anchor
+        from_ = late if self.fault == "ND-04" and late is not None else anchor
         drafted = draft_block(
-            self.drafter, self.target.weights, self.requests, anchor, place, context
+            self.drafter, self.target.weights, self.requests, from_, place, context
         )
         self.trace.branch("draft.block")
         q = draft_law(self.drafter, drafted.logits, self.requests)
@@ -185,6 +189,11 @@ class _Loop:
             logprobs=token_logprobs(logits, ends, fault=self.fault),
         )
         return made, commit(window, used, fault=self.fault)
+
+    def narrow(self, keep: Tensor) -> None:
+        """Keep some requests of the batch."""
+        self.requests = self.requests.take(keep)
+        self.stale = None if self.stale is None else self.stale[keep]
 
     def judge(
         self, drafts: Tensor, q: Tensor, logits: Tensor, place: Tensor, limit: Tensor
@@ -248,7 +257,7 @@ def speculate(
     ids, lengths = right_padded(rows, device=device)
     requests = Requests.of(params, device=device, fault=target.options.fault)
     loop = _Loop(target, drafter, requests, trace)
-    context = DraftContext(drafter, batch=len(rows), device=device)
+    context = DraftContext(drafter, batch=len(rows), device=device, fault=target.options.fault)
     row, state = loop.prefill(ids, lengths, context, chunk=chunk)
     wanted = torch.as_tensor(tokens, device=device).expand_as(lengths)
     first = anchor = loop.first(row, lengths)
@@ -263,7 +272,7 @@ def speculate(
             left, anchor, place = left[keep], anchor[keep], place[keep]
             done, wanted, state = done[keep], wanted[keep], take_rows(state, keep)
             context.narrow(keep)
-            loop.requests = loop.requests.take(keep)
+            loop.narrow(keep)
         made, state = loop.step(left, anchor, place, done < wanted, state, context)
         used = torch.where(made.live, made.count + 1, 0)
         anchor = torch.where(made.live, made.final, anchor)

@@ -33,6 +33,7 @@ def test_fault_is_caught(fault):
     expected = EXPECTED.get((fault.op, fault.id))
     found = sweep(operation, fault.make(), enough=None if expected else 1, **fault.settings)
     assert found, f"{fault.op} {fault.id}: no sweep point catches it"
+    assert clauses(found) & {"returns", "shape", "dtype"} == set(), "it is broken, not wrong"
     assert expected is None or expected in clauses(found)
 
 

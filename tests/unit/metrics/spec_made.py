@@ -103,7 +103,7 @@ def side(
                 prompt=prompt,
                 kind=kind,
                 token_ids=tuple(int(t) for t in tensors["tokens"]),
-                logprobs=tuple(-0.1 for _ in tensors["tokens"]),
+                logprobs=tuple(float(x) if np.isfinite(x) else None for x in tensors["logprob"]),
                 finish_reason=finish,
                 batch_row=at,
                 batch_size=len(streams),

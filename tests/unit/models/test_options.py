@@ -3,7 +3,7 @@
 import pytest
 
 from validate.errors import InputError
-from validate.models import FAULTS, PathOptions, load_config
+from validate.models import FAULTS, REFERENCE_FAULTS, PathOptions, load_config
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,15 @@ def test_what_no_kernel_offers_is_refused(switches, message):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_known_faults_are_taken(fault):
-    assert PathOptions(path="rocm", fault=fault).fault == fault
+    path = "reference" if fault in REFERENCE_FAULTS else "rocm"
+
+    assert PathOptions(path=path, fault=fault).fault == fault
+
+
+@pytest.mark.parametrize("fault", REFERENCE_FAULTS)
+def test_a_fault_of_the_reference_has_no_site_elsewhere(fault):
+    with pytest.raises(InputError, match=rf"^fault={fault}: path 'rocm' has no site for it"):
+        PathOptions(path="rocm", fault=fault)
 
 
 @pytest.mark.parametrize(

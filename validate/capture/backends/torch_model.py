@@ -30,6 +30,7 @@ from validate.capture.writer import CaptureWriter
 from validate.errors import InputError
 from validate.models import (
     DTYPES,
+    REFERENCE_FAULTS,
     RENORM_FAULTS,
     RULES,
     PathOptions,
@@ -155,7 +156,7 @@ def _require_site(path: str, fault: str | None, *, pad: str, splits: int, renorm
     """
     wanted = _FAULT_PAD.get(fault or "")
     why = None
-    if fault is not None and path != "rocm":
+    if fault is not None and path != "rocm" and fault not in REFERENCE_FAULTS:
         why = f"path '{path}' has no padded heads and no kernel-like merge"
     elif wanted is not None and pad != wanted:
         why = f"pad={pad}, and its site is the unpad of pad={wanted}"

@@ -57,8 +57,9 @@ def delta_inputs(
 
 
 def stepwise(inputs: KdaInputs, state: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence, token by token."""
-    return recurrent_delta_rule(inputs, state)
+    """The recurrence, token by token; the state after the last."""
+    out, states = recurrent_delta_rule(inputs, state)
+    return out, states[:, -1]
 
 
 def chunk_solve(inputs: KdaInputs, state: Tensor, *, chunk: int = 16) -> tuple[Tensor, Tensor]:

@@ -65,7 +65,10 @@ def _case(kind: str, rows: int, dtype: str) -> Case:
     # Every code at every scale whose products are normal float32 numbers, and the NaN scale.
     every = np.append(np.arange(4, 252), [255] * 8).astype(np.uint8)
     scales = np.stack([np.roll(every, row) for row in range(rows)])
-    packed = np.tile(_all_codes(), (rows, len(every)))
+    # No block holds its codes in its neighbour's order, so that a block read for another shows.
+    packed = np.tile(
+        np.concatenate([np.roll(_all_codes(), b) for b in range(len(every))]), (rows, 1)
+    )
     axes: dict[str, Axis] = {"rows": rows, "kind": kind, "dtype": dtype}
     inputs = {"x": x, "packed": packed, "scales": scales}
     return Case(id=f"B{rows}-{kind.replace(' ', '')}-{dtype}", axes=axes, inputs=inputs)
