@@ -1,8 +1,10 @@
 """The one array assertion of this test suite: it refuses NaN, emptiness and unlike shapes."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 
 def assert_measured(actual: Any, expected: Any, *, atol: float, rtol: float) -> None:
@@ -21,3 +23,9 @@ def assert_measured(actual: Any, expected: Any, *, atol: float, rtol: float) -> 
         f"{int((err > bound).sum())} of {e.size} outside atol={atol} rtol={rtol}; worst at {at}: "
         f"{a.flat[worst]!r}, expected {e.flat[worst]!r}, |diff| {err.flat[worst]:.3e}"
     )
+
+
+def known(value: T | None) -> T:
+    """The value, which must be there."""
+    assert value is not None, "nothing was measured"
+    return value

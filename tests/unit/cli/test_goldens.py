@@ -197,7 +197,7 @@ def test_gate_that_measured_nothing_speaks_against_the_source() -> None:
 
 def sampled(p_value: float, outcome: str) -> GateReport:
     """A gate of kind lossless that saw less than its stated effect, or rejected."""
-    plain = gate(run(side("cuda-again", 0.05)), "logits.kl_p90")
+    plain: GateReport = gate(run(side("cuda-again", 0.05)), "logits.kl_p90")
     found = plain.measurement
     assert found is not None
     return plain.model_copy(

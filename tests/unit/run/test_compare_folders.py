@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lm_eval_folders import Sample, choice_samples, text_samples, write_folder
+from tests.measured import known
 from tests.unit.metrics.evals_made import beside
 from validate.capture.importers import open_lm_eval
 from validate.errors import InputError
@@ -150,9 +151,8 @@ class TestPlantedFaults:
         found = by_name(judged(*pair))
 
         if fault == "TV-07":
-            assert found[gate].measurement is not None
-            assert found[gate].measurement.worst is not None
-            assert found[gate].measurement.worst.place in ("gsm8k, cut", "gsm8k, unreadable")
+            worst = known(known(found[gate].measurement).worst)
+            assert worst.place in ("gsm8k, cut", "gsm8k, unreadable")
         else:
             assert cause in str(found[gate].reason)
 

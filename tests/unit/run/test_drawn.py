@@ -64,14 +64,14 @@ def lengths(side: Any, kind: str) -> list[int]:
     ("tokens", "kept"), [(7, [3, 2, 2]), (9, [3, 3, 3]), (2, [1, 1, 0]), (999, [7, 7, 7])]
 )
 def test_tokens_are_spread_evenly_over_prompts(tokens: int, kept: list[int]) -> None:
-    side = shorten(Whole(), tokens)  # type: ignore[arg-type]
+    side = shorten(Whole(), tokens)
 
     assert lengths(side, "sampled") == kept
     assert [len(side.tensor(p, "spec.sampled.step")) for p in "abc"] == kept
 
 
 def test_streams_at_temperature_zero_and_other_tensors_stay_whole() -> None:
-    side = shorten(Whole(), 3)  # type: ignore[arg-type]
+    side = shorten(Whole(), 3)
 
     assert lengths(side, "spec-greedy") == [7, 7, 7]
     assert len(side.tensor("a", "logits")) == 7
@@ -81,13 +81,13 @@ def test_streams_at_temperature_zero_and_other_tensors_stay_whole() -> None:
 @pytest.mark.parametrize(("kept", "steps"), [(1, 0), (2, 1), (4, 1), (5, 2), (7, 3)])
 def test_steps_that_emitted_a_kept_token_are_kept(kept: int, steps: int) -> None:
     """Tokens 1 to 3 are of step 0, 4 and 5 of step 1, 6 of step 2."""
-    side = shorten(Whole(), 3 * kept)  # type: ignore[arg-type]
+    side = shorten(Whole(), 3 * kept)
 
     assert len(side.tensor("b", "spec.sampled.count")) == steps
     assert len(side.tensor("b", "spec.sampled.verify.logits")) == kept
 
 
 def test_prompts_that_do_not_count_take_no_share() -> None:
-    side = shorten(Whole(), 4, prompts=("a", "c"))  # type: ignore[arg-type]
+    side = shorten(Whole(), 4, prompts=("a", "c"))
 
     assert lengths(side, "sampled") == [2, 7, 2]

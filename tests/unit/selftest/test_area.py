@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.run.made import run, side
 from validate.cli import main
 from validate.errors import InputError
 from validate.faults import FAULTS
 from validate.report.area_selftest import area_selftest_console, area_selftest_markdown
-from validate.schema.report import GateReport, LimitReport, MeasurementReport, Report, SideReport
+from validate.schema.report import GateReport, LimitReport, MeasurementReport, Report
 from validate.schema.selftest import CaseReport
 from validate.schema.verdict import Outcome
 from validate.selftest.area import summed_up
@@ -44,8 +45,9 @@ def gate(name: str, outcome: Outcome, *, detects: float | None = None) -> GateRe
 
 
 def report(*gates: GateReport) -> Report:
-    side = SideReport.model_construct(label="rocm:fault=A")
-    return Report.model_construct(gates=gates, cand=side, ref=side)
+    whole = run(side("rocm"))
+    cand = whole.cand.model_copy(update={"label": "rocm:fault=A"})
+    return whole.model_copy(update={"gates": gates, "cand": cand})
 
 
 def case(*, expect="FAIL", gates=(UNIFORM,), is_fault=True, severity=None) -> Case:
