@@ -1,7 +1,7 @@
 """Mutation check: bend the code one place at a time and see whether the unit tests notice.
 
-    python -m tests.mutation run --rooms gates,metrics --jobs 16 --time-limit 500 --out FILE
-    python -m tests.mutation report FILE [FILE ...] --write golden/reports
+python -m tests.mutation run --rooms gates,metrics --jobs 16 --time-limit 500 --out FILE
+python -m tests.mutation report FILE [FILE ...] --write golden/reports
 """
 
 import argparse

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.mutation.graph import dependents, imports, tests_of_room
-from tests.mutation.mutants import ROOT, Mutant, path_of
+from tests.mutation.mutants import ROOT, Mutant
 from tests.mutation.pool import Task, work
 from tests.mutation.session import Calls, Chosen, run_tests
 
@@ -41,25 +41,32 @@ class Baseline:
     unread: list[str] = field(default_factory=list)
     """Files of which no answer came."""
 
+    known: dict[tuple[str, str], Judges] = field(default_factory=dict)
+    """Judges by module and function, once found."""
+
     def judges(self, mutant: Mutant) -> Judges:
-        """Tests that call the function, quickest first; else those that call into the module."""
+        """Tests that call the function, quickest first, then the others of the same files.
+
+        A test that finds a value ready, because another test has had it computed,
+        calls nothing; therefore the others too. Where no test calls the function, as
+        outside of functions, those that call into the module stand for it.
+        """
+        place = (mutant.module, mutant.function)
+        if place not in self.known:
+            self.known[place] = self._judges(mutant)
+        return self.known[place]
+
+    def _judges(self, mutant: Mutant) -> Judges:
         inside = f"{mutant.module}:"
-        name = inside + mutant.function
-        chosen = self.calls.get(name, set()) if mutant.function else set()
+        chosen = self.calls.get(inside + mutant.function, set())
         if not chosen:
             parts = (tests for told, tests in self.calls.items() if told.startswith(inside))
             chosen = set().union(*parts)
-        files = sorted({test.partition("::")[0] for test in chosen})
-        tests = [test for test in chosen if "::" in test and test not in self.failed]
-        if not files:
-            files = closest(mutant)
-        mine = [t for t in self.seconds if t.partition("::")[0] in set(files)]
-        tests = sorted(tests, key=lambda test: (self.seconds[test], test))
-        rest = sorted(set(mine) - set(tests) - set(self.failed), key=lambda t: (self.seconds[t], t))
-        every = [*tests, *rest]
-        return Judges(
-            files=files, tests=every, others=False, seconds=sum(self.seconds[t] for t in every)
-        )
+        files = sorted({test.partition("::")[0] for test in chosen}) or closest(mutant)
+        mine = [t for t in self.seconds if t.partition("::")[0] in files and t not in self.failed]
+        tests = sorted(mine, key=lambda test: (test not in chosen, self.seconds[test], test))
+        seconds = sum(self.seconds[test] for test in tests)
+        return Judges(files=files, tests=tests, others=False, seconds=seconds)
 
 
 def closest(mutant: Mutant) -> list[str]:
@@ -115,8 +122,3 @@ def _observe(file: str, settings: Path) -> dict[str, Any]:
         "failed": chosen.failed,
         "calls": calls.functions(),
     }
-
-
-def honest_source(mutant: Mutant) -> str:
-    """The module as it stands."""
-    return path_of(mutant.module).read_text(encoding="utf-8")

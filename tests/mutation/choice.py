@@ -7,6 +7,8 @@ wording of a message; each has a rule with a name, and the report counts what it
 """
 
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from cosmic_ray.operators.provider import OperatorProvider
@@ -65,6 +67,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "message": "inside an f-string or a `raise`: the wording of a message",
     "decorator": "arguments of a decorator (frozen, slots, kw_only), and caches, which save time",
     "strict": "`strict=` of zip: a second guard where the lengths are equal by construction",
+    "boundary": "`<` for `<=` at a constant that is a decimal number: no computed value equals it",
     "alias": "`|` of types outside every function",
     "typing": "the body of `if TYPE_CHECKING`",
 }
@@ -74,6 +77,10 @@ _ARITHMETIC = {"arith_expr", "term", "power", "expr", "and_expr", "xor_expr", "s
 _WORDING = {"fstring", "fstring_expr", "fstring_format_spec", "raise_stmt"}
 _IMPORTS = {"import_name", "import_from"}
 _QUIET = ("cache", "lru_cache", "override", "final", "overload", "runtime_checkable")
+
+_BOUNDARY = tuple(f"ReplaceComparisonOperator_{a}_{a}E" for a in ("Lt", "Gt")) + tuple(
+    f"ReplaceComparisonOperator_{a}E_{a}" for a in ("Lt", "Gt")
+)
 
 _PROVIDER = OperatorProvider()
 
@@ -89,6 +96,8 @@ def excluded(node: Any, name: str) -> str | None:
         return "no operator"
     if node.type == "decorator":
         return "decorator" if any(word in node.get_code() for word in _QUIET) else None
+    if name in _BOUNDARY and any(_is_decimal(side) for side in node.children[::2]):
+        return "boundary"
     child, inside = node, False
     while child.parent is not None:
         parent = child.parent
@@ -103,23 +112,48 @@ def excluded(node: Any, name: str) -> str | None:
 def _rule(child: Any, parent: Any) -> str | None:
     """What the place of ``child`` in ``parent`` says of everything inside ``child``."""
     kind = parent.type
-    if kind in _IMPORTS or _is_all(parent):
-        return "import"
-    if kind in _WORDING:
-        return "message"
-    if kind == "decorator":
-        return "decorator"
-    if _is_annotation(child, parent):
-        return "annotation"
-    if kind == "argument" and parent.children[0].get_code().strip() == "strict":
-        return "strict"
-    if kind == "if_stmt" and parent.children[1].get_code().strip() == "TYPE_CHECKING":
-        return "typing"
-    return None
+    places = {
+        "import": kind in _IMPORTS or _is_all(parent),
+        "message": kind in _WORDING,
+        "decorator": kind == "decorator",
+        "annotation": _is_annotation(child, parent),
+        "strict": kind == "argument" and _begins(parent, 0) == "strict",
+        "typing": kind == "if_stmt" and _begins(parent, 1) == "TYPE_CHECKING",
+    }
+    return next((rule for rule, holds in places.items() if holds), None)
+
+
+def _is_decimal(side: Any) -> bool:
+    """A decimal literal, or a name in capitals that some module of the package gives one."""
+    text = side.get_code().strip()
+    return text in decimal_names() or any(map(_is_decimal_text, text.split()))
+
+
+def _is_decimal_text(text: str) -> bool:
+    try:
+        return not text.lstrip("-").isdigit() and float(text) not in {0.0, 1.0}
+    except ValueError:
+        return False
+
+
+@cache
+def decimal_names() -> frozenset[str]:
+    """Constants of the package whose value is a decimal number other than 0 and 1."""
+    found = set()
+    for path in (Path(__file__).parents[2] / "validate").rglob("*.py"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(" = ")
+            if name.isupper() and _is_decimal_text(value.partition("#")[0].strip()):
+                found.add(name)
+    return frozenset(found)
+
+
+def _begins(parent: Any, place: int) -> str:
+    return str(parent.children[place].get_code()).strip()
 
 
 def _is_all(parent: Any) -> bool:
-    return parent.type == "expr_stmt" and parent.children[0].get_code().strip() == "__all__"
+    return parent.type == "expr_stmt" and _begins(parent, 0) == "__all__"
 
 
 def _is_annotation(child: Any, parent: Any) -> bool:

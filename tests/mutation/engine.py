@@ -1,8 +1,8 @@
 """Draw mutants, try them side by side until the time is over, and write each result as it comes."""
 
+import gc
 import hashlib
 import json
-import os
 import platform
 import tempfile
 import time
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tests.mutation.baseline import Baseline, Judges, closest, measure
-from tests.mutation.graph import preload, tests_of_room
+from tests.mutation.graph import dependents, preload, tests_of_room
 from tests.mutation.mutants import ROOT, Mutant, files_of, mutants_of, path_of, shuffled
 from tests.mutation.pool import Answer, Task, work
 from tests.mutation.trial import try_mutant
@@ -59,6 +59,9 @@ def run(plan: Plan, *, out: Path, settings_in: Any) -> None:
     done = _already(out, head)
     out.parent.mkdir(parents=True, exist_ok=True)
     preload(plan.rooms)
+    for module in {mutant.module for mutant in drawn}:
+        dependents(module)  # the parent reads the imports once, for all its children
+    gc.freeze()
     with tempfile.TemporaryDirectory() as name, out.open("a", encoding="utf-8") as lines:
         folder = Path(name)
         settings = settings_in(folder)
@@ -112,14 +115,14 @@ def _already(out: Path, head: Mapping[str, Any]) -> set[str]:
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     for name in ("sources", "rooms", "seed", "sample"):
         if lines[0].get(name) != head[name]:
-            told = f"{out}: was written with another {name} ({lines[0].get(name)}, now {head[name]})"
+            told = (
+                f"{out}: was written with another {name} ({lines[0].get(name)}, now {head[name]})"
+            )
             raise SystemExit(f"{told}. Next: give --out another file, or delete this one.")
     return {"head", *(line["key"] for line in lines[1:])}
 
 
-def _tasks(
-    mutants: Any, *, base: Baseline, measured: bool, settings: Path
-) -> Iterator[Task]:
+def _tasks(mutants: Any, *, base: Baseline, measured: bool, settings: Path) -> Iterator[Task]:
     for mutant in mutants:
         if measured:
             judges = base.judges(mutant)
@@ -162,4 +165,3 @@ def _confirm(
 def _write(lines: TextIO, record: Mapping[str, Any]) -> None:
     lines.write(json.dumps(record, ensure_ascii=False) + "\n")
     lines.flush()
-    os.fsync(lines.fileno())

@@ -56,7 +56,7 @@ def dependents(module: str) -> frozenset[str]:
 def preload(rooms: Iterable[str]) -> None:
     """Import all that the tests of ``rooms`` import, so that a fork need not."""
     files = [ROOT / name for room in rooms for name in tests_of_room(room)]
-    wanted = {name for path in files for name in imports(path)}
+    wanted = {"hypothesis"} | {name for path in files for name in imports(path)}
     for name in sorted(wanted):
         if not name.startswith("tests.unit"):
             try:

@@ -123,7 +123,7 @@ def bend(mutant: Mutant) -> str | None:
 
     The tree that is bent is the cached one: call it once a process, in a fork.
     """
-    visitor = MutationVisitor(mutant.occurrence, operator(mutant.operator))  # type: ignore[no-untyped-call]
+    visitor = MutationVisitor(mutant.occurrence, operator(mutant.operator))
     text = str(visitor.walk(_tree(mutant.module)).get_code())
     try:
         compile(text, mutant.module, "exec")

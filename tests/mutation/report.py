@@ -133,8 +133,10 @@ def _markdown(told: Mapping[str, Any]) -> str:
 
     parts = [
         "# Mutation check\n",
-        f"{told['date']}, {told['tool']}, Python {told['python']}, NumPy {told['numpy']}, "
-        f"seed {told['seed']}, sources `{told['sources'][:16]}`.\n",
+        ", ".join(
+            (told["date"], told["tool"], f"Python {told['python']}", f"NumPy {told['numpy']}")
+        ),
+        f"Seed {told['seed']}, sources `{told['sources'][:16]}`.\n",
         "| Room | Mutants | Tried | Killed | Stopped by time | Survived | Score |",
         "|---|---|---|---|---|---|---|",
     ]

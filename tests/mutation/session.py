@@ -4,13 +4,13 @@ import contextlib
 import os
 import sys
 import tempfile
-import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.mutation.mutants import ROOT
@@ -113,7 +113,9 @@ def run_tests(
     """Exit status of pytest over ``files``; stops at the ``first`` failure when asked to."""
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     options = ["-q", "--tb=short", "--assert=plain", "--import-mode=importlib", *(["-x"] * first)]
-    options += ["-p", "no:cacheprovider", "-c", str(settings), f"--rootdir={ROOT}"]
+    for plugin in ("cacheprovider", "unraisableexception", "threadexception", "faulthandler"):
+        options += ["-p", f"no:{plugin}"]
+    options += ["-c", str(settings), f"--rootdir={ROOT}"]
     _quiet_hypothesis()
     base = tempfile.mkdtemp(prefix="t", dir=settings.parent)
     with contextlib.redirect_stdout(_Nowhere()):
@@ -138,8 +140,6 @@ class _Nowhere:
 
 def _quiet_hypothesis() -> None:
     """The same examples each time, none stored, none shrunk; slowness is no failure."""
-    import hypothesis
-
     phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
     hypothesis.settings.register_profile(
         "mutation",
@@ -150,8 +150,3 @@ def _quiet_hypothesis() -> None:
         suppress_health_check=[hypothesis.HealthCheck.too_slow],
     )
     hypothesis.settings.load_profile("mutation")
-
-
-def clock() -> float:
-    """Seconds of the processor that this process has used."""
-    return time.process_time()
