@@ -15,7 +15,7 @@ __all__ = ["dependents", "imports", "preload", "tests_of_room", "unload"]
 def tests_of_room(room: str) -> list[str]:
     """Files of unit tests of a room, relative to the root."""
     folder = ROOT / "tests/unit" / room
-    return sorted(path.relative_to(ROOT).as_posix() for path in folder.glob("test_*.py"))
+    return sorted(path.relative_to(ROOT).as_posix() for path in folder.rglob("test_*.py"))
 
 
 @cache
