@@ -41,6 +41,7 @@ def _run(asked: argparse.Namespace) -> None:
         seed=asked.seed,
         jobs=asked.jobs,
         time_limit=asked.time_limit,
+        only=asked.only,
         measured=not asked.quick,
         skipped=frozenset(survivors_explained()) if asked.quick else frozenset(),
     )
@@ -54,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--rooms", default="gates,metrics,stats,pairing,numerics,oracle")
     run.add_argument("--sample", type=int, help="so many mutants, drawn by the seed")
     run.add_argument("--seed", type=int, default=1)
+    run.add_argument("--only", default="", help="part of a module's name")
     run.add_argument("--jobs", type=int, default=2)
     run.add_argument("--time-limit", type=float, help="seconds, then stop with what there is")
     run.add_argument("--quick", action="store_true", help="for few mutants: no honest run before")

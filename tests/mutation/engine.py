@@ -40,6 +40,8 @@ class Plan:
     """Seconds of wall time, the honest run among them."""
     measured: bool
     """Run all tests on honest code first, and ask only those that call the bent function."""
+    only: str = ""
+    """A part of the module's name, e.g. ``metrics._structure``."""
     skipped: frozenset[str] = frozenset()
     """Keys that are not drawn."""
 
@@ -86,8 +88,9 @@ def _draw(plan: Plan) -> tuple[dict[str, Any], Sequence[Mutant]]:
     counts: dict[str, int] = {}
     for room in plan.rooms:
         source = mutants_of(room)
-        found += source.mutants
-        left_out[room], counts[room] = source.left_out, len(source.mutants)
+        mutants = [mutant for mutant in source.mutants if plan.only in mutant.module]
+        found += mutants
+        left_out[room], counts[room] = source.left_out, len(mutants)
     drawn = [m for m in shuffled(found, seed=plan.seed) if m.key not in plan.skipped]
     head = {
         "head": True,
@@ -99,6 +102,7 @@ def _draw(plan: Plan) -> tuple[dict[str, Any], Sequence[Mutant]]:
         "rooms": list(plan.rooms),
         "seed": plan.seed,
         "sample": plan.sample,
+        "only": plan.only,
         "mutants": counts,
         "left_out": {room: dict(sorted(c.items())) for room, c in left_out.items()},
     }
@@ -113,7 +117,7 @@ def _already(out: Path, head: Mapping[str, Any]) -> set[str]:
     if not out.exists() or not out.read_text(encoding="utf-8").strip():
         return set()
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    for name in ("sources", "rooms", "seed", "sample"):
+    for name in ("sources", "rooms", "seed", "sample", "only"):
         if lines[0].get(name) != head[name]:
             told = (
                 f"{out}: was written with another {name} ({lines[0].get(name)}, now {head[name]})"

@@ -17,6 +17,16 @@ def by_head(errors, ref2=None, *, along=None) -> ErrorMap:
     return made
 
 
+@pytest.mark.parametrize("none", ["heads", "buckets", "width"])
+def test_a_map_holds_something(none):
+    sizes = {"heads": 1, "buckets": 1, "width": 1}
+    assert new_map(1, buckets=1, width=1).err2.tolist() == [0.0]
+
+    sizes[none] = 0
+    with pytest.raises(ValueError, match=f"{none}=0.*must be at least 1"):
+        new_map(sizes["heads"], buckets=sizes["buckets"], width=sizes["width"])
+
+
 class TestHeads:
     @pytest.mark.parametrize(
         ("error", "text"), [(4.0, None), (4.001, "head 1 wrong, others exact")]
@@ -103,7 +113,7 @@ class TestPermuted:
 
     def test_lse_without_spread_tells_nothing(self):
         made = by_head([1.0, 1.0])
-        made.lse_gap2 = np.array([[8.0, 0.5], [0.5, 8.0]])
+        made.lse_gap2 = np.array([[8.0, 0.0], [0.0, 8.0]])
         made.lse_sums = np.array([16.0, 16.0, 16.0])
 
         assert find_structure(made, noise=0.0625) == "all heads"
@@ -186,6 +196,7 @@ class TestPositions:
         assert where_positions({}, width=1, limit=1.0, chunk=None) is None
         assert where(0, 0, 0) is None
         assert where(1, 1, 1) is None
+        assert where(0, 1, 1) is None
         assert where(2, 2, 2) is None
 
     def test_from_a_position_on(self):
@@ -211,6 +222,10 @@ class TestPositions:
         assert where(*start, 6, 6, 3, 3, 3, 3, 2, 2) == "starts at position 2 and decays"
         assert where(*start, 6, 6, 3, 3, 3, 3, 2, 2.1) == "from position 2 on"
         assert where(*start, 6, 3, 3, 3, 3, 2, 2) == "from position 2 on"
+
+    def test_a_decay_is_between_quarters(self):
+        """First two (9 + 3) / 2 = 6, last two (3 + 1.01) / 2 = 2.005: less than three times."""
+        assert where(0, 0, 9, 3, 3, 3, 3, 3, 3, 1.01) == "from position 2 on"
 
     def test_a_decay_begins_with_three_wrong_positions(self):
         assert where(0, 0, 9, 9, 1, 3, 3, 3, 3, 2, 2, 2) == "from position 2 on"

@@ -1,0 +1,129 @@
+"""Figures beside a measurement's value: equal ones, small ones, those of the second of two."""
+
+import math
+
+import numpy as np
+
+from tests.fakes import make_pair
+from tests.layers import LEVELS, prefill, router
+from tests.measured import assert_measured
+from tests.unit.metrics import renorm_made
+from tests.unit.metrics.spec_made import fair, pair, side
+from validate.metrics.attention_lse_slope import attention_lse_slope
+from validate.metrics.attention_routing_weight import attention_routing_weight
+from validate.metrics.renorm_kept_set import renorm_kept_set
+from validate.metrics.speculative_logprob import speculative_logprob
+from validate.metrics.speculative_surprisal import speculative_surprisal
+from validate.metrics.state_kda_rel_l2 import state_kda_rel_l2
+from validate.metrics.state_kv_rel_l2 import state_kv_rel_l2
+
+
+def states(name, *arrays):
+    return {
+        f"p-{at}": {f"state.{name}": np.asarray(array, np.float32)}
+        for at, array in enumerate(arrays)
+    }
+
+
+def test_a_later_state_that_is_worse_is_the_worst():
+    """1 / 5 in the first prompt, 3 / 5 in the second, 2 / 5 in the third."""
+    ref = states("oneshot.kda.4", *[[[[3.0, 4.0]]]] * 3)
+    cand = states("oneshot.kda.4", [[[3.0, 5.0]]], [[[3.0, 7.0]]], [[[3.0, 6.0]]])
+    m = state_kda_rel_l2(make_pair(ref, cand), LEVELS)
+
+    assert m.value is not None
+    assert_measured(m.value, 0.6, atol=0, rtol=1e-12)
+    assert m.worst is not None
+    assert (m.worst.prompt, m.n) == ("p-1", 3)
+
+
+def test_the_first_of_equally_bad_states_is_named():
+    ref = states("oneshot.kda.4", [[[2.0]]], [[[2.0]]])
+    cand = states("oneshot.kda.4", [[[1.0]]], [[[3.0]]])
+    m = state_kda_rel_l2(make_pair(ref, cand), LEVELS)
+
+    assert m.worst is not None
+    assert m.worst.prompt == "p-0"
+
+
+def test_a_small_cache_row_is_held_to_the_mean_row():
+    """Rows (3, 4) and (1, 0): mean square 13. The second is off by 2: sqrt(4 / 13)."""
+    m = state_kv_rel_l2(
+        make_pair(
+            states("decode.kv.3", [[3.0, 4.0], [1.0, 0.0]]),
+            states("decode.kv.3", [[3.0, 4.0], [1.0, 2.0]]),
+        ),
+        LEVELS,
+    )
+
+    assert_measured(m.breakdown["decode worst token row"], math.sqrt(4 / 13), atol=0, rtol=1e-12)
+
+
+def test_the_first_of_equally_bad_weights_is_named():
+    """0.75 to 0.5 in either prompt."""
+
+    def made(weight):
+        held = prefill({"hidden.1": np.ones((1, 2))}) | router(
+            [[1.0, 0.75, 0.5, 0.0]], [[0, 1]], [[weight, 0.25]]
+        )
+        return {"p-0": held, "p-1": held}
+
+    m = attention_routing_weight(make_pair(made(0.75), made(0.5)), LEVELS)
+
+    assert m.worst is not None
+    assert (m.value, m.worst.prompt) == (0.25, "p-0")
+
+
+def test_a_slope_of_small_log_sum_exps():
+    """ref 0.5, cand 0.75: 0.25 x 0.5 / 0.25 = 0.5."""
+
+    def held(lse):
+        return {"p-0": prefill({"mla.3.out": np.ones((1, 1, 2)), "mla.3.lse": [[lse]]})}
+
+    m = attention_lse_slope(make_pair(held(0.5), held(0.75)), LEVELS)
+
+    assert m.value == 0.5
+    assert m.breakdown == {"prefill": 0.5, "prefill.mla.3": 0.5}
+
+
+def test_renorm_rows_of_a_later_prompt_are_judged():
+    rows = renorm_made.artifact([renorm_made.ROW], [3], [1.0])
+    ref, cand = (renorm_made.side(label, {"a": {}, "b": rows}) for label in ("cuda", "rocm"))
+
+    found = renorm_kept_set(renorm_made.made_pair(ref, cand), LEVELS)
+
+    assert (found.value, found.n) == (0.0, 1)
+
+
+def test_tokens_outside_the_support_are_counted_beside_the_surprise():
+    streams = fair(60)
+    for at in (0, 7):
+        streams["p-0"]["p"][at] = 0.0
+
+    found = speculative_surprisal(pair(side({"sampled": streams})), LEVELS)
+
+    assert found.breakdown["sampled.outside_support"] == 2.0
+
+
+def test_a_later_kind_without_a_number_is_the_worst():
+    right, broken = fair(5), fair(5)
+    broken["p-3"]["logprob"][2] = np.nan
+
+    found = speculative_logprob(pair(side({"sampled": right, "spec-sampled": broken})), LEVELS)
+
+    assert found.value is not None
+    assert math.isnan(found.value)
+    assert found.worst is not None
+    assert (found.worst.prompt, found.worst.place) == ("p-3", "spec-sampled, own row")
+
+
+def test_the_larger_distance_of_two_kinds_counts():
+    near, far = fair(5), fair(5)
+    near["p-0"]["logprob"][1] += 0.25
+    far["p-0"]["logprob"][1] += 0.5
+    for kinds in ({"sampled": near, "spec-sampled": far}, {"sampled": far, "spec-sampled": near}):
+        found = speculative_logprob(pair(side(kinds)), LEVELS)
+
+        assert found.value is not None
+        assert_measured(found.value, 0.5, atol=1e-12, rtol=0)
+        assert found.n == 80
