@@ -9,6 +9,7 @@ from tests.layers import LEVELS, prefill, router
 from tests.measured import assert_measured
 from tests.unit.metrics import renorm_made
 from tests.unit.metrics.spec_made import fair, pair, side
+from validate.metrics.attention_lse_abs import attention_lse_abs
 from validate.metrics.attention_lse_slope import attention_lse_slope
 from validate.metrics.attention_routing_weight import attention_routing_weight
 from validate.metrics.renorm_kept_set import renorm_kept_set
@@ -127,3 +128,21 @@ def test_the_larger_distance_of_two_kinds_counts():
         assert found.value is not None
         assert_measured(found.value, 0.5, atol=1e-12, rtol=0)
         assert found.n == 80
+
+
+def test_the_worst_log_sum_exp_of_all_prompts_is_named():
+    """Off by 0.25, 1 and 0.5: the second; where two are equally bad, the first of them."""
+
+    def held(*lses):
+        return {
+            f"p-{at}": prefill({"mla.3.out": np.ones((1, 1, 2)), "mla.3.lse": [[lse]]})
+            for at, lse in enumerate(lses)
+        }
+
+    m = attention_lse_abs(make_pair(held(2, 2, 2), held(2.25, 3, 2.5)), LEVELS)
+    assert m.worst is not None
+    assert (m.value, m.worst.prompt) == (1.0, "p-1")
+
+    m = attention_lse_abs(make_pair(held(2, 2), held(2.5, 1.5)), LEVELS)
+    assert m.worst is not None
+    assert (m.value, m.worst.prompt) == (0.5, "p-0")
