@@ -69,10 +69,22 @@ def survivors_explained() -> Mapping[str, str]:
     return {entry["key"]: entry["why"] for entry in told.get("survivor", [])}
 
 
-def score(states: Counter[str]) -> float | None:
-    """Share of killed among those that a test could judge; None where there is none."""
+@cache
+def equivalents() -> frozenset[str]:
+    """Keys of mutants that behave as the honest code for every input."""
+    told = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
+    return frozenset(e["key"] for e in told.get("survivor", []) if e.get("equivalent", False))
+
+
+def _equivalent(results: Results, room: str) -> int:
+    mine = [r for r in results.survivors if r["module"].split(".")[1] == room]
+    return sum(line["key"] in equivalents() for line in mine)
+
+
+def score(states: Counter[str], *, spared: int = 0) -> float | None:
+    """Share of killed among killed and survived, ``spared`` survivors left out; None of none."""
     killed = sum(states[name] for name in KILLED)
-    every = killed + states["survived"]
+    every = killed + states["survived"] - spared
     return killed / every if every else None
 
 
@@ -82,6 +94,9 @@ def tell(results: Results) -> str:
     for room, states in results.rooms().items():
         found = score(states)
         share = "no mutant judged" if found is None else f"{found:.1%} killed"
+        spared = _equivalent(results, room)
+        if spared:
+            share += f", {score(states, spared=spared):.1%} without {spared} equivalent"
         counted = ", ".join(f"{states[name]} {name}" for name in STATES if states[name])
         of = results.head["mutants"][room]
         lines.append(f"{room}: {share} ({counted or 'none'}; {sum(states.values())} of {of} tried)")
@@ -109,12 +124,14 @@ def write_report(results: Results, folder: Path) -> None:
             "tried": sum(states.values()),
             **{name: states[name] for name in STATES},
             "score": score(states),
+            "equivalent": _equivalent(results, room),
+            "score_without_equivalent": score(states, spared=_equivalent(results, room)),
         }
         for room, states in results.rooms().items()
     }
     survivors = [
         {name: line.get(name) for name in ("key", "module", "function", "operator", "change")}
-        | {"why": explained.get(line["key"])}
+        | {"why": explained.get(line["key"]), "equivalent": line["key"] in equivalents()}
         for line in results.survivors
     ]
     names = ("date", "tool", "python", "numpy", "sources", "seed", "left_out")
@@ -137,11 +154,12 @@ def _markdown(told: Mapping[str, Any]) -> str:
             (told["date"], told["tool"], f"Python {told['python']}", f"NumPy {told['numpy']}")
         ),
         f"Seed {told['seed']}, sources `{told['sources'][:16]}`.\n",
-        "| Room | Mutants | Tried | Killed | Stopped by time | Survived | Score |",
-        "|---|---|---|---|---|---|---|",
+        "| Room | Mutants | Tried | Killed | Stopped by time | Survived | Score | Without equivalent |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for room, row in told["rooms"].items():
-        share = "none" if row["score"] is None else f"{row['score']:.1%}"
+        scores = (row["score"], row["score_without_equivalent"])
+        share = " | ".join("none" if one is None else f"{one:.1%}" for one in scores)
         cells = (row["mutants"], row["tried"], row["killed"], row["timeout"], row["survived"])
         parts.append(f"| {room} | {' | '.join(map(str, cells))} | {share} |")
     parts += ["", "## Left out by rule\n"]

@@ -1,19 +1,28 @@
 """Figures beside a measurement's value: equal ones, small ones, those of the second of two."""
 
 import math
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.fakes import make_pair
 from tests.layers import LEVELS, prefill, router
 from tests.measured import assert_measured
 from tests.unit.metrics import renorm_made
-from tests.unit.metrics.spec_made import fair, pair, side
+from tests.unit.metrics.spec_made import drafted, fair, pair, side
+from validate.metrics._spec_streams import Drawn, Tokens
+from validate.metrics._spec_tests import strata_of
+from validate.metrics._states import _transposed
+from validate.metrics._structure import new_map
 from validate.metrics.attention_lse_abs import attention_lse_abs
 from validate.metrics.attention_lse_slope import attention_lse_slope
 from validate.metrics.attention_routing_weight import attention_routing_weight
 from validate.metrics.renorm_kept_set import renorm_kept_set
+from validate.metrics.speculative_health import speculative_health
 from validate.metrics.speculative_logprob import speculative_logprob
+from validate.metrics.speculative_nonfinite import speculative_nonfinite
 from validate.metrics.speculative_surprisal import speculative_surprisal
 from validate.metrics.state_kda_rel_l2 import state_kda_rel_l2
 from validate.metrics.state_kv_rel_l2 import state_kv_rel_l2
@@ -146,3 +155,76 @@ def test_the_worst_log_sum_exp_of_all_prompts_is_named():
     m = attention_lse_abs(make_pair(held(2, 2), held(2.5, 1.5)), LEVELS)
     assert m.worst is not None
     assert (m.value, m.worst.prompt) == (0.5, "p-0")
+
+
+@pytest.mark.parametrize(
+    ("own2", "gap2", "told"),
+    [(16.0, 1.0, True), (16.0, 1.21, False), (0.0, 0.0, False), (16.0, None, False)],
+)
+def test_a_transposed_state_is_four_times_nearer(own2, gap2, told):
+    """Of a reference 16: the state itself at distance 1, its transpose at 0.25 or 0.275."""
+    errors = new_map(1, buckets=1)
+    errors.err2, errors.ref2 = np.array([own2]), np.array([16.0])
+
+    assert (_transposed(errors, gap2) is not None) is told
+
+
+def test_healthy_steps_of_several_prompts_ail_in_nothing():
+    streams = {}
+    for at in range(3):
+        streams[f"p-{at}"] = drafted((1, 0, 1) * (5 + at))
+        streams[f"p-{at}"]["drafts"] = streams[f"p-{at}"]["drafts"].copy()
+        streams[f"p-{at}"]["drafts"][1::3] = 1
+
+    found = speculative_health(pair(side({"spec-sampled": streams})), LEVELS)
+
+    assert (found.value, found.n, found.pattern) == (0.0, 3 * (5 + 6 + 7), None)
+
+
+def test_the_first_of_several_bad_numbers_is_named():
+    streams = fair(20)
+    for prompt, at in (("p-2", 3), ("p-2", 7), ("p-5", 1)):
+        streams[prompt]["entropy"][at] = np.nan
+
+    found = speculative_surprisal(pair(side({"sampled": streams})), LEVELS)
+
+    assert "rocm: 3 of 160 values of sampled.entropy" in (found.why_undefined or "")
+    assert "the first in token 3 of p-2;" in (found.why_undefined or "")
+
+
+def test_greedy_ids_beyond_the_tokenizer_are_inside_the_vocabulary():
+    """The last id of the tokenizer, the first behind it, the last of the vocabulary, and no id."""
+    made = side({"spec-greedy": {"p-0": drafted([1] * 3)}})
+    model = made.manifest.model
+    length, vocab = model.tokenizer_length, model.vocab_size
+    streams = drafted([1] * 3)
+    streams["tokens"][:4] = (length - 1, length, vocab - 1, vocab)
+
+    found = speculative_nonfinite(pair(side({"spec-greedy": {"p-0": streams}})), LEVELS)
+
+    assert found.breakdown["cand.spec-greedy.tokens_beyond_tokenizer"] == 2.0
+    assert found.breakdown["cand.spec-greedy.tokens"] == 1.0
+
+
+def test_strata_are_told_by_rows_parameters_and_quarters():
+    """Of 200 tokens 75 are under other parameters; quarters of 50 of either size."""
+    n = 200
+    order = np.arange(n)
+    columns: dict[str, Any] = {field.name: np.zeros(n) for field in fields(Tokens)}
+    columns["row"] = (order >= 100).astype(int)
+    columns["group"] = (order % 8 < 3).astype(int)
+    columns["position"] = order.copy()
+    columns["entropy"] = order[::-1] / n
+    drawn = Drawn(kind="k", tokens=Tokens(**columns), steps=None, groups=("T 1", "T 2"))
+
+    row, depth, parameters, entropy = strata_of(drawn)
+
+    assert row.groups == []
+    assert [(name, np.flatnonzero(mask).tolist()) for name, mask in parameters.groups] == [
+        ("parameters T 1", [at for at in range(n) if at % 8 >= 3]),
+        ("parameters T 2", [at for at in range(n) if at % 8 < 3]),
+    ]
+    assert [int(mask.sum()) for _, mask in depth.groups] == [50] * 4
+    assert [int(mask.sum()) for _, mask in entropy.groups] == [50] * 4
+    assert list(np.flatnonzero(depth.groups[0][1])) == list(range(50))
+    assert list(np.flatnonzero(entropy.groups[0][1])) == list(range(150, 200))

@@ -106,6 +106,8 @@ def test_entries_below_the_smallest_normal_number_do_not_count():
     assert (found.kept, found.low, found.high, found.entries, found.wrong) == (2, 2, 2, 2, None)
     kept = judged([0.75, 0.25, 1e-40], [0.75, 0.25, 1e-40])
     assert (kept.kept, kept.wrong) == (2, None)
+    least = judged([0.75, 0.25, 2.0**-126], [0.75, 0.25, 2.0**-126])
+    assert (least.kept, least.low, least.high, least.entries) == (3, 3, 3, 3)
 
 
 def test_top_p_keeps_the_fewest_that_reach_it():
