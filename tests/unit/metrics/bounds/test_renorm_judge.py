@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.measured import assert_measured
-from validate.metrics._renorm_judge import RowCase, judge_row
+from validate.metrics._renorm_judge import Judged, RowCase, judge_row, tie_band
 
 U = 2.0**-24
 
@@ -18,7 +18,28 @@ def judged(given, out, *, k=2**30, p=1.0, ties="all"):
 
 def test_numbers_that_are_no_probabilities_are_counted_on_both_sides():
     """NaN and a negative entry before, an infinity after; a negative zero is a zero."""
-    assert judged([np.nan, -0.5, 0.5], [np.inf, -0.0, 0.5]).bad == 3
+    found = judged([np.nan, -0.5, 0.5], [np.inf, -0.0, 0.5])
+
+    assert found == Judged(
+        bad=3,
+        wrong=None,
+        kept=0,
+        low=0,
+        high=0,
+        tied=False,
+        entries=0,
+        sum_error=0.0,
+        value_error=0.0,
+        shortfall=0.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("u_out", "units"), [(0.0, 16), (2.0**-24, 16), (2.0**-9, 16 + 2**15)], ids=str
+)
+def test_the_tie_band_grows_with_the_root_of_the_entries(u_out, units):
+    """(6 sqrt(4) + 4) u = 16 u, and the roundoff of an output narrower than float32."""
+    assert tie_band(4, u_out=u_out) == units * U
 
 
 def test_a_right_top_2():
