@@ -6,6 +6,7 @@ alone are those where a mutant changes no value that any caller can see, or only
 wording of a message; each has a rule with a name, and the report counts what it leaves out.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -67,7 +68,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "message": "inside an f-string or a `raise`: the wording of a message",
     "decorator": "arguments of a decorator (frozen, slots, kw_only), and caches, which save time",
     "strict": "`strict=` of zip: a second guard where the lengths are equal by construction",
-    "boundary": "`<` for `<=` at a constant that is a decimal number: no computed value equals it",
+    "boundary": "`<` for `<=` beside a constant that is a decimal number: no computed value equals it",
     "alias": "`|` of types outside every function",
     "typing": "the body of `if TYPE_CHECKING`",
 }
@@ -124,9 +125,9 @@ def _rule(child: Any, parent: Any) -> str | None:
 
 
 def _is_decimal(side: Any) -> bool:
-    """A decimal literal, or a name in capitals that some module of the package gives one."""
-    text = side.get_code().strip()
-    return text in decimal_names() or any(map(_is_decimal_text, text.split()))
+    """Made with a decimal literal, or with a name in capitals that the package gives one."""
+    words = re.findall(r"[\w.]+(?:e-\d+)?", side.get_code())
+    return any(word in decimal_names() or _is_decimal_text(word) for word in words)
 
 
 def _is_decimal_text(text: str) -> bool:

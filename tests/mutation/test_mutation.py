@@ -56,6 +56,8 @@ def test_a_comparison_is_moved_by_its_boundary_and_turned():
         ("zip(a, b, strict=True)\n", "ReplaceTrueWithFalse", "strict"),
         ("a = b | c\n", "ReplaceBinaryOperator_BitOr_BitAnd", "alias"),
         ("a < 0.25\n", "ReplaceComparisonOperator_Lt_LtE", "boundary"),
+        ("a <= 1.0 + 1e-9\n", "ReplaceComparisonOperator_LtE_Lt", "boundary"),
+        ("a * WRONG <= b\n", "ReplaceComparisonOperator_LtE_Lt", "boundary"),
         ("if TYPE_CHECKING:\n    a = 1\n", "NumberReplacer", "typing"),
     ],
 )

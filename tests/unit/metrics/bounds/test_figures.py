@@ -16,6 +16,7 @@ from validate.metrics._spec_streams import Drawn, Tokens
 from validate.metrics._spec_tests import strata_of
 from validate.metrics._states import _transposed
 from validate.metrics._structure import new_map
+from validate.metrics._three_way import PlaceErrors, Ways, _breakdown
 from validate.metrics.attention_lse_abs import attention_lse_abs
 from validate.metrics.attention_lse_slope import attention_lse_slope
 from validate.metrics.attention_routing_weight import attention_routing_weight
@@ -228,3 +229,17 @@ def test_strata_are_told_by_rows_parameters_and_quarters():
     assert [int(mask.sum()) for _, mask in entropy.groups] == [50] * 4
     assert list(np.flatnonzero(depth.groups[0][1])) == list(range(50))
     assert list(np.flatnonzero(entropy.groups[0][1])) == list(range(150, 200))
+
+
+@pytest.mark.parametrize(("heads", "told"), [(1, 0), (2, 2)])
+def test_heads_are_told_where_there_are_several(heads, told):
+    """Squared errors 1 and 4 of the truth 4: ref 0.5, cand 1, ratio 2, for each head alike."""
+    sums = np.array([[1.0], [4.0], [4.0], [4.0]]) * np.ones((4, heads))
+    ways = Ways(places={"prefill.mla.1.out": PlaceErrors(by_prompt={"p-0": sums})})
+
+    shown = _breakdown({"": ways}, LEVELS)
+
+    assert shown["prefill.mla.1 ref"] == 0.5
+    assert shown["prefill.mla.1 cand"] == 1.0
+    assert shown["prefill.mla.1 ratio"] == 2.0
+    assert sum(name.endswith(" ratio") and " head " in name for name in shown) == told

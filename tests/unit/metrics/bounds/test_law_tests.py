@@ -13,6 +13,7 @@ from validate.metrics.speculative_acceptance_z import (
     _tests as acceptance_tests,
 )
 from validate.metrics.speculative_uniform import _tests as uniform_tests
+from validate.stats import skewed_z
 
 SIDE = SpecSide(label="rocm", key=5, prompts=(), kinds={}, rule="chain", vocab=2)
 PLAIN, ACCEPTED, RESAMPLED, BONUS = range(4)
@@ -128,6 +129,18 @@ class TestAcceptance:
         # 0 of 200 where 100 were expected, deviation sqrt(200 / 4).
         assert_measured(statistic["spec, draft 2"], -100 / np.sqrt(50), atol=1e-9, rtol=0)
         assert_measured(sum(weights(found).values()), 1.0, atol=1e-12, rtol=0)
+
+    def test_the_third_moment_of_a_rare_acceptance(self):
+        """Chance 1/4: variance 3/16 and third moment 3/16 x (1 - 2/4) = 3/32 a draft."""
+        rare = steps(expected=np.full((400, 2), 0.25))
+        moved = np.concatenate([np.full(200, 0.75), np.full(400, -0.25)])
+
+        by_name = {one.name: one.test for one in acceptance_tests(SIDE, "spec", rare, 1.0)}
+
+        expected = skewed_z(moved, np.full(600, 3 / 16), 600 * 3 / 32)
+        assert expected.p_value is not None
+        assert_measured(by_name["spec"].p_value, expected.p_value, atol=0, rtol=1e-9)
+        assert_measured(by_name["spec"].statistic, expected.statistic, atol=1e-9, rtol=0)
 
     @pytest.mark.parametrize("certain", [0.0, 0.5], ids=["chance 0", "chance 1"])
     def test_coins_that_could_not_fall_either_way_say_nothing(self, certain):
