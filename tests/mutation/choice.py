@@ -126,7 +126,7 @@ def _rule(child: Any, parent: Any) -> str | None:
 
 def _is_decimal(side: Any) -> bool:
     """Made with a decimal literal, or with a name in capitals that the package gives one."""
-    words = re.findall(r"[\w.]+(?:e-\d+)?", side.get_code())
+    words = re.findall(r"\d[\d._]*(?:e[-+]?\d+)?|\w+", side.get_code())
     return any(word in decimal_names() or _is_decimal_text(word) for word in words)
 
 
