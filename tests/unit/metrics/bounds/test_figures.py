@@ -16,7 +16,7 @@ from validate.metrics._spec_streams import Drawn, Tokens
 from validate.metrics._spec_tests import strata_of
 from validate.metrics._states import _transposed
 from validate.metrics._structure import new_map
-from validate.metrics._three_way import PlaceErrors, Ways, _breakdown
+from validate.metrics._three_way import PlaceErrors, Ways, _breakdown, add_errors
 from validate.metrics.attention_lse_abs import attention_lse_abs
 from validate.metrics.attention_lse_slope import attention_lse_slope
 from validate.metrics.attention_routing_weight import attention_routing_weight
@@ -243,3 +243,22 @@ def test_heads_are_told_where_there_are_several(heads, told):
     assert shown["prefill.mla.1 cand"] == 1.0
     assert shown["prefill.mla.1 ratio"] == 2.0
     assert sum(name.endswith(" ratio") and " head " in name for name in shown) == told
+
+
+def test_rows_of_one_prompt_that_come_in_parts_add_up():
+    """Twice off by 1 and by 2 from 3: squared errors 2 and 8, squared truth 18."""
+    ways = Ways()
+    true = np.full((1, 1, 1), 3.0)
+    for _ in range(2):
+        add_errors(
+            ways,
+            "prefill.mla.1.out",
+            prompt="p-0",
+            positions=np.zeros(1, np.int64),
+            ref=(true + 1, true),
+            cand=(true - 2, true),
+        )
+
+    held = ways.places["prefill.mla.1.out"].by_prompt["p-0"]
+
+    assert held.tolist() == [[2.0], [8.0], [18.0], [18.0]]
