@@ -12,11 +12,13 @@ from tests.layers import LEVELS, prefill, router
 from tests.measured import assert_measured
 from tests.unit.metrics import renorm_made
 from tests.unit.metrics.spec_made import drafted, fair, pair, side
+from validate.metrics._finite import look, why_undefined
+from validate.metrics._routing import gaps
 from validate.metrics._spec_streams import Drawn, Tokens
 from validate.metrics._spec_tests import strata_of
 from validate.metrics._states import _transposed
 from validate.metrics._structure import new_map
-from validate.metrics._three_way import PlaceErrors, Ways, _breakdown, add_errors
+from validate.metrics._three_way import PlaceErrors, Ways, _breakdown, add_errors, half_of
 from validate.metrics.attention_lse_abs import attention_lse_abs
 from validate.metrics.attention_lse_slope import attention_lse_slope
 from validate.metrics.attention_routing_weight import attention_routing_weight
@@ -262,3 +264,38 @@ def test_rows_of_one_prompt_that_come_in_parts_add_up():
     held = ways.places["prefill.mla.1.out"].by_prompt["p-0"]
 
     assert held.tolist() == [[2.0], [8.0], [18.0], [18.0]]
+
+
+def test_the_gap_of_sets_is_from_the_lowest_lost_to_the_highest_gained():
+    """By ref's scores 1 and 2 were given up for 5 and 9: 9 - 1; and the other way round."""
+    scores, low, high = np.array([[1.0, 2.0, 5.0, 9.0]]), np.array([[0, 1]]), np.array([[2, 3]])
+
+    assert gaps(scores, low, high).tolist() == [8.0]
+    assert gaps(scores, high, low).tolist() == [8.0]
+
+
+def test_values_that_are_not_finite_are_told_for_three_tensors():
+    def finding(name):
+        return look("p-0", name, {"cand": np.array([1.0, np.nan])})
+
+    found = [finding(name) for name in "abcd"]
+    held = [one for one in found if one is not None]
+
+    assert held[0].unlike == 0
+    assert why_undefined(held[:1]) == (
+        "1 values are not finite in 1 tensors: p-0 a: cand 1 NaN, first at (1,)"
+    )
+    assert str(why_undefined(held[:3])).endswith("| p-0 c: cand 1 NaN, first at (1,)")
+    assert str(why_undefined(held)).endswith("first at (1,) | and 1 more tensors")
+
+
+def test_half_of_a_pair_names_its_worst_row():
+    """Two heads: rows off by (0, 1), (2, 1) and (1, 1): squares 1, 5 and 2."""
+    true = np.full((3, 2, 1), 2.0)
+    got = true + np.array([[0.0, 1.0], [2.0, 1.0], [1.0, 1.0]])[:, :, None]
+
+    half = half_of(got, true)
+
+    assert (half.row, half.row2) == (1, 5.0)
+    assert (half.err2.tolist(), half.truth2.tolist()) == ([5.0, 3.0], [12.0, 12.0])
+    assert half_of(got[:0], true[:0]).row2 == 0.0

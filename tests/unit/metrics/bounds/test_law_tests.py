@@ -113,6 +113,14 @@ def steps(n=400, **changes):
     return made(Steps, n, **(columns | changes))
 
 
+def test_a_draft_is_accepted_with_chance_p_over_q_at_most_1():
+    """0.25 / 0.5; 0.5 / 0.25 is 1. Of a verifier that asks p alone: p."""
+    held = steps(1, drafted_p=np.array([[0.25, 0.5]]), drafted_q=np.array([[0.5, 0.25]]))
+
+    assert held.chances("chain").tolist() == [[0.5, 1.0]]
+    assert held.chances("target_only").tolist() == [[0.25, 0.5]]
+
+
 class TestAcceptance:
     def test_all_rows_depths_and_coins(self):
         found = list(acceptance_tests(SIDE, "spec", steps(), 1.0))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from validate.metrics._positions import where_positions
-from validate.metrics._structure import ErrorMap, find_structure, new_map
+from validate.metrics._structure import ErrorMap, add_rows, find_structure, new_map
 
 
 def by_head(errors, ref2=None, *, along=None) -> ErrorMap:
@@ -143,6 +143,19 @@ class TestPermuted:
         )
 
 
+@pytest.mark.parametrize(("value", "permuted"), [(7, False), (8, True)])
+def test_values_are_counted_from_none(value, permuted):
+    """Two swapped heads of one row; seven numbers a head are too few to tell."""
+    ref = np.ones((1, 2, value))
+    ref[:, 1] = -1.0
+    errors = new_map(2, buckets=1)
+    add_rows(errors, ref, ref[:, ::-1].copy(), batch_row=0, positions=np.zeros(1, np.int64))
+
+    text = str(find_structure(errors, noise=0.01))
+
+    assert text.startswith("heads permuted" if permuted else "all heads")
+
+
 class TestBatchRows:
     def rows(self, *errors) -> ErrorMap:
         """One head; each batch row with reference 1 and this relative error."""
@@ -198,6 +211,7 @@ class TestPositions:
         assert where(1, 1, 1) is None
         assert where(0, 1, 1) is None
         assert where(2, 2, 2) is None
+        assert where(2, 2, 2, 2, 0) is None
 
     def test_from_a_position_on(self):
         assert where(0, 0, 0, 0, 2, 2) == "from position 4 on"
