@@ -50,6 +50,8 @@ def axes_of(name: str) -> tuple[str, ...]:
     parts = name.split(".")
     if "logits" in parts[:-1] and parts[-1] != "positions":
         return ("rows", "choice") if "topk" in parts else ("rows",)
+    if parts[0] == "spec":
+        return ("rows",)
     if parts[0] == "state":
         return _AXES[f"state.{parts[2]}"]
     return _AXES["hidden" if "hidden" in parts else parts[-1]]
