@@ -12,9 +12,9 @@ from validate.cli.session import open_project
 from validate.faults import FAULTS
 from validate.metrics import METRICS
 from validate.schema.verdict import Limit
-from validate.suite import alpha_shares, load_limits, load_suite
+from validate.suite import UNKEPT, alpha_shares, load_limits, load_suite
 
-__all__ = ["rows_of", "table"]
+__all__ = ["keys_text", "rows_of", "table"]
 
 Rows = list[dict[str, Any]]
 WIDEST = 200
@@ -73,13 +73,15 @@ def _limits(project: Project, suite: Path) -> Rows:
     limits = load_limits(project.root / read.limits)
     demanded = {
         gate.name: Limit(
-            value=gate.equals,
+            value=gate.equals if gate.effect is None else gate.effect,
             source="derived",
             pointer=f"{read.path}#{gate.name}",
-            basis="exact gate: the demanded value, by definition",
+            basis="exact gate: the demanded value, by definition"
+            if gate.effect is None
+            else f"lossless gate: the effect that it must see, {gate.effect_of}",
         )
         for gate in read.gates
-        if gate.kind == "exact"
+        if gate.kind in UNKEPT
     }
     every = {**limits.entries, **demanded}
     return [{"name": key} | dataclasses.asdict(limit) for key, limit in every.items()]
@@ -170,6 +172,15 @@ def table(rows: Rows) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
+    )
+
+
+def keys_text(rows: Rows) -> str:
+    """The keys of each target that has some, one a line with its values."""
+    return "\n".join(
+        f"  {row['name']}\n" + "\n".join(f"    {key}={rule}" for key, rule in row["keys"].items())
+        for row in rows
+        if row["keys"]
     )
 
 

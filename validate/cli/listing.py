@@ -23,7 +23,7 @@ def list_things(
     ] = TextOrJson.TEXT,
 ) -> int:
     """Print one kind of thing as a table or as JSON."""
-    from validate.cli.catalogue import rows_of, table
+    from validate.cli.catalogue import keys_text, rows_of, table
 
     rows = rows_of(things, suite=suite)
     if output is TextOrJson.JSON:
@@ -35,4 +35,7 @@ def list_things(
         if things is Things.LIMITS and rows:
             print("\nwhat each rests on")
             print("\n".join(f"  {row['name']}: {row['basis']}" for row in rows))
+        if things is Things.TARGETS:
+            print("\nkeys, as TARGET:KEY=VALUE,KEY=VALUE")
+            print(keys_text(rows))
     return 0

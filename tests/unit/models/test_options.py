@@ -1,5 +1,7 @@
 """Switches and configurations that are refused, by their text."""
 
+from typing import Literal
+
 import pytest
 
 from validate.errors import InputError
@@ -30,7 +32,7 @@ def test_what_no_kernel_offers_is_refused(switches, message):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_known_faults_are_taken(fault):
-    path = "reference" if fault in REFERENCE_FAULTS else "rocm"
+    path: Literal["reference", "rocm"] = "reference" if fault in REFERENCE_FAULTS else "rocm"
 
     assert PathOptions(path=path, fault=fault).fault == fault
 
