@@ -7,7 +7,7 @@ import pytest
 
 from validate.cli import main
 
-pytestmark = [pytest.mark.golden, pytest.mark.slow]
+pytestmark = [pytest.mark.golden, pytest.mark.long]
 
 
 def test_every_fault_is_caught_and_every_control_is_spared(

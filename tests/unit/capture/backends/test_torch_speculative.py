@@ -44,7 +44,7 @@ RARE = ("VX-14", "VX-22")
 QUICK = ("SA-01", "VX-11", "SP-02", "SP-07", "SP-09", "LA-03", "VX-21")
 """One of each code site: verifiers, sampler, drafter, proposal, roll-back, cut."""
 PLANTED = [
-    fault if fault in QUICK else pytest.param(fault, marks=pytest.mark.slow)
+    fault if fault in QUICK else pytest.param(fault, marks=pytest.mark.long)
     for fault in SPECULATIVE_FAULTS
     if fault not in RARE
 ]
