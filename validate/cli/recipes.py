@@ -72,14 +72,17 @@ def record_recipe(
     resume: bool,
     progress: Progress,
     tasks: Path | None = None,
+    docs: int | None = None,
 ) -> None:
-    """Record the golden ``name`` into ``out``.
+    """Record the golden ``name`` into ``out``, with ``docs`` documents of each of ``tasks``, or all.
 
     Raises:
         InputError: Weights, configuration or prompts do not fit.
         CaptureError: The capture cannot be written.
     """
     if recipe.backend == "torch":
+        beside = project.runs / name if docs is None else out.parent / "evals" / name
+        plan = None if tasks is None else plan_evals(tasks, beside, project=project, limit=docs)
         record_path(
             recipe.path,
             options=recipe.options,
@@ -89,9 +92,7 @@ def record_recipe(
             out=out,
             device=device,
             resume=resume,
-            evals=None
-            if tasks is None
-            else plan_evals(tasks, project.runs / name, project=project),
+            evals=plan,
             progress=progress,
         )
         return

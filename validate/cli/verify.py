@@ -18,6 +18,7 @@ from validate.cli.cast import ORACLE, family
 from validate.cli.goldens import note_for
 from validate.cli.recipes import chosen_goldens, device_for, record_recipe
 from validate.cli.session import open_project, read_target
+from validate.cli.verify_evals import DOCS, eval_problems
 from validate.oracle import load_weights
 from validate.run import compare
 from validate.schema import Outcome, Prompt, Side
@@ -141,6 +142,10 @@ def _verify(
     golden = open_capture(folder, label=name)
     sample = choose_sample(golden)
     prompts = [golden.prompts[prompt] for prompt in sample]
+    suite = load_suite(project.suite)
+    limits = load_limits(project.root / suite.limits)
+    held = golden.evals
+    answered = held is not None and suite.tasks is not None
     with tempfile.TemporaryDirectory(prefix="validate-verify-") as scratch:
         out = Path(scratch) / name
         record_recipe(
@@ -153,18 +158,22 @@ def _verify(
             device=device,
             resume=False,
             progress=progress,
+            tasks=project.root / str(suite.tasks) if answered else None,
+            docs=DOCS,
         )
         fresh = open_capture(out, label=f"{name} run again")
         part = subset(golden, sample)
         if recipe.backend == "oracle":
             problems = list(tensor_problems(part, fresh))
         else:
-            suite = load_suite(project.suite)
             report = _compare(
                 part, fresh, name=name, project=project, suite=suite, progress=progress
             )
             same = fresh.manifest.provenance.hardware == golden.manifest.provenance.hardware
             problems = _gate_problems(report, suite=suite, same_card=same)
+            if held is not None:
+                dtype = golden.manifest.dtype
+                problems += eval_problems(held, fresh.evals, limits=limits, dtype=dtype)
         note = note_for(recipe.backend, out, how="verified", sample=sample)
     if problems:
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
@@ -181,6 +190,7 @@ def _gate_problems(report: Report, *, suite: Suite, same_card: bool) -> list[str
     told = [
         gate_problem(gate, by_floor=same_card and gate.name in zero_on_self)
         for gate in report.gates
+        if not gate.name.startswith("evals.")  # documents are joined one by one instead
     ]
     return [problem for problem in told if problem is not None]
 
