@@ -19,7 +19,7 @@ from validate.capture.targets import Target
 from validate.cli.session import read_target
 from validate.oracle import load_weights
 from validate.schema import Side
-from validate.schema.suite import Suite
+from validate.schema.suite import GateSpec, Suite
 from validate.suite import load_prompts
 
 __all__ = ["EVALS_SUITE", "ORACLE", "Cast", "choose_suite", "family", "find", "gather", "open_side"]
@@ -61,16 +61,33 @@ class Cast:
 
 
 def gather(
-    ref: Target, cand: Target, *, project: Project, suite: Suite, fresh: bool, progress: Progress
+    ref: Target,
+    cand: Target,
+    *,
+    project: Project,
+    suite: Suite,
+    gates: Sequence[GateSpec] = (),
+    fresh: bool,
+    progress: Progress,
 ) -> Cast:
     """Open or make the captures of ref and cand, and open what the project has beside them.
+
+    Args:
+        ref: The target compared against.
+        cand: The target under judgement.
+        project: Where captures lie.
+        suite: Its prompts and tasks are what captures made now run.
+        gates: The gates that will be judged, for captures made now; empty: all of the suite's.
+        fresh: Make captures anew.
+        progress: Told of every prompt that is done.
 
     Raises:
         InputError: A path cannot run here.
         CaptureError: A capture is damaged, or cannot be written.
     """
+    evals = any(gate.area == "evals" for gate in gates or suite.gates)
     sides = [
-        find(target, project=project, suite=suite, fresh=fresh, progress=progress)
+        find(target, project=project, suite=suite, evals=evals, fresh=fresh, progress=progress)
         for target in (ref, cand)
     ]
     first, second = (open_side(side) for side in sides)
@@ -123,25 +140,37 @@ def find(
     *,
     project: Project,
     suite: Suite,
+    evals: bool,
     fresh: bool,
     progress: Progress,
     make: bool = True,
 ) -> Resolved:
-    """The capture of a target on the suite's prompts; made if need be and if ``make``."""
+    """The capture of a target on the suite's prompts; made if need be and if ``make``.
+
+    Without ``evals`` the suite's tasks are not run; a capture that holds them is still taken.
+    """
     if target.folder is not None:
         return open_stored(target, project)
     prompts = project.root / suite.prompts
-    return resolve(
-        target,
-        project=project,
-        prompts=load_prompts(prompts),
-        prompt_set=prompts.stem,
-        fresh=fresh,
-        progress=progress,
-        environ=os.environ,
-        make=make,
-        tasks=None if suite.tasks is None else project.root / suite.tasks,
-    )
+    held = load_prompts(prompts)
+    tasks = None if suite.tasks is None else project.root / suite.tasks
+
+    def found(tasks: Path | None, *, make: bool) -> Resolved:
+        return resolve(
+            target,
+            project=project,
+            prompts=held,
+            prompt_set=prompts.stem,
+            fresh=fresh,
+            progress=progress,
+            environ=os.environ,
+            make=make,
+            tasks=tasks,
+        )
+
+    if tasks is None or evals or found(tasks, make=False).reused:
+        return found(tasks, make=make)
+    return found(None, make=make)
 
 
 def _named(name: str, project: Project) -> Resolved:

@@ -17,6 +17,7 @@ from validate.errors import InputError
 from validate.report import load_report
 from validate.run import compare, golden_path
 from validate.run.drawn import shorten
+from validate.run.evals_alone import evals_alone
 from validate.schema import Prompt, Side
 from validate.schema.evals import evals_of
 from validate.schema.report import Report
@@ -65,7 +66,7 @@ def judge(asked: Asked, progress: Progress) -> Report:
     sides = read_target(asked.ref, project), read_target(asked.cand, project)
     suite = load_suite(choose_suite(asked.suite, sides, project))
     limits = load_limits(project.root / suite.limits)
-    select_gates(suite, only=asked.only, skip=asked.skip)
+    gates = select_gates(suite, only=asked.only, skip=asked.skip)
     waivers = _waivers(suite, project.root)
     golden = load_report(project.root / golden_path(suite.name))
     lengths = None if asked.tokens is None else parse_lengths(asked.tokens)
@@ -75,8 +76,12 @@ def judge(asked: Asked, progress: Progress) -> Report:
     drawn = None if lengths is None else lengths.drawn
     if drawn is not None:
         sides = sides[0], draw_enough(sides[1], drawn, held=held, ids=asked.prompts)
-    cast = gather(*sides, project=project, suite=suite, fresh=asked.fresh, progress=progress)
+    cast = gather(
+        *sides, project=project, suite=suite, gates=gates, fresh=asked.fresh, progress=progress
+    )
     prompts = choose_prompts(cast.ref.prompts, ids=asked.prompts, lengths=lengths)
+    alone = not prompts and evals_alone(cast.ref, cast.cand, suite=suite, gates=gates) is not None
+    other = () if alone else other_prompts(cast.ref, cast.cand, suite=suite, held=held)
     return compare(
         ref=cast.ref,
         cand=cast.cand if drawn is None else shorten(cast.cand, drawn, prompts=prompts),
@@ -90,7 +95,7 @@ def judge(asked: Asked, progress: Progress) -> Report:
         skip=(*asked.skip, *inapplicable(cast.ref, cast.cand, suite=suite, only=asked.only)),
         prompts=prompts,
         reused=cast.reused,
-        blocked=(*cast.blocked, *other_prompts(cast.ref, suite=suite, held=held)),
+        blocked=(*cast.blocked, *other),
         waivers=waivers,
         golden=golden,
         command=asked.command(),
@@ -116,16 +121,24 @@ def inapplicable(ref: Side, cand: Side, *, suite: Suite, only: Sequence[str]) ->
     return tuple(name for name in absent if suite.gate(name) is not None)
 
 
-def other_prompts(ref: Side, *, suite: Suite, held: Sequence[Prompt]) -> tuple[str, ...]:
-    """Why ``ref`` answers other questions than the suite asks; empty when it does not.
+def other_prompts(
+    ref: Side, cand: Side, *, suite: Suite, held: Sequence[Prompt]
+) -> tuple[str, ...]:
+    """Why the sides answer other questions than the suite asks; empty when they do not.
 
     Args:
-        ref: The side compared against; that cand has its prompts is asked of every pair.
+        ref: The side compared against; that cand has its prompts is asked of every pair, so of
+            cand only a capture without any is told here.
+        cand: The side under judgement.
         suite: Whose prompt set.
         held: The prompts of that set.
     """
     if suite.evals_only:
         return ()
+    sides = (("ref", ref), ("cand", cand))
+    bare = tuple(_no_prompts(role, side) for role, side in sides if not side.prompts)
+    if bare:
+        return bare
     digest, captured = prompt_set_digest(held), ref.manifest.prompt_digest
     if digest == captured:
         return ()
@@ -136,6 +149,16 @@ def other_prompts(ref: Side, *, suite: Suite, held: Sequence[Prompt]) -> tuple[s
         "anew, or name a suite of those prompts with --suite"
     )
     return (why,)
+
+
+def _no_prompts(role: str, side: Side) -> str:
+    held = evals_of(side)
+    if held is None:
+        return f"{role} {side.label} holds no prompts and no evals; capture it anew"
+    return (
+        f"{role} {side.label} holds evals of {len(held.tasks)} tasks and no prompts, so nothing else "
+        "can be compared; --only evals judges its evals alone, validate eval --whole captures both"
+    )
 
 
 def _waivers(suite: Suite, root: Path) -> tuple[Waiver, ...]:

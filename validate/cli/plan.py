@@ -12,9 +12,10 @@ from validate.cli.judge import Asked, other_prompts
 from validate.cli.lengths import choose_prompts, parse_lengths
 from validate.cli.session import open_project, read_target
 from validate.errors import IncomparableError
-from validate.pairing import pair
+from validate.pairing import pair, pair_evals_alone
+from validate.run.evals_alone import evals_alone
 from validate.schema import Prompt
-from validate.schema.suite import Limits, Suite
+from validate.schema.suite import GateSpec, Limits, Suite
 from validate.suite import (
     check_limits,
     load_limits,
@@ -46,6 +47,7 @@ def print_plan(asked: Asked, *, as_json: bool) -> int:
             target,
             project=project,
             suite=suite,
+            evals=any(gate.area == "evals" for gate in gates),
             fresh=asked.fresh,
             progress=_silent,
             make=False,
@@ -57,7 +59,7 @@ def print_plan(asked: Asked, *, as_json: bool) -> int:
         role: {"target": side.label, "path": str(side.path), "state": _state(side)}
         for role, side in sides.items()
     }
-    plan["pairing"] = _pairing(asked, sides, suite, limits, held) if whole else None
+    plan["pairing"] = _pairing(asked, sides, suite, limits, held, gates) if whole else None
     plan["gates"] = [gate.name for gate in gates]
     print(json.dumps({"plan": plan}, indent=1) if as_json else _text(plan))
     return 0
@@ -80,15 +82,18 @@ def _pairing(
     suite: Suite,
     limits: Limits,
     held: Sequence[Prompt],
+    gates: Sequence[GateSpec],
 ) -> dict[str, Any]:
     ref, cand = (open_capture(side.path, label=side.label) for side in sides.values())
-    if other := other_prompts(ref, suite=suite, held=held):
-        raise IncomparableError("\n".join(other))
     dtype = narrower(ref.manifest.dtype, cand.manifest.dtype)
     check_limits(suite, limits, dtype=dtype)
     lengths = None if asked.tokens is None else parse_lengths(asked.tokens)
     prompts = choose_prompts(ref.prompts, ids=asked.prompts, lengths=lengths)
-    matched = pair(ref, cand, near_tie=0.0, route_gap=0.0)
+    alone = None if prompts else evals_alone(ref, cand, suite=suite, gates=gates)
+    if alone is None and (other := other_prompts(ref, cand, suite=suite, held=held)):
+        raise IncomparableError("\n".join(other))
+    match = pair if alone is None else pair_evals_alone
+    matched = match(ref, cand, near_tie=0.0, route_gap=0.0)
     kept = [prompt for prompt in matched.prompts if not prompts or prompt in prompts]
     return {
         "prompts": len(kept),
@@ -97,6 +102,7 @@ def _pairing(
         "limits_dtype": dtype,
         "ref_evidence": _evidence(ref),
         "cand_evidence": _evidence(cand),
+        "note": None if alone is None else alone.note,
     }
 
 
@@ -119,5 +125,6 @@ def _text(plan: dict[str, Any]) -> str:
             f"limits   those for {found['limits_dtype']}",
             f"evidence ref {found['ref_evidence']}; cand {found['cand_evidence']}",
         ]
+        lines += [f"note     {found['note']}"] if found["note"] else []
     lines.append(f"gates    {len(plan['gates'])}: {', '.join(plan['gates'])}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The one public function: compare what must be equal, then hand out the pair."""
+"""What is public: compare what must be equal, then hand out the pair."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,10 +11,10 @@ from validate.pairing._identity import identity_reasons
 from validate.pairing._prompts import prompt_reasons, stream_reasons
 from validate.pairing._reasons import Reason, message
 from validate.pairing._tensors import tensor_reasons
-from validate.pairing.evals import match_evals
+from validate.pairing.evals import match_evals, pair_evals
 from validate.schema import Pair, Side
 
-__all__ = ["pair"]
+__all__ = ["pair", "pair_evals_alone"]
 
 
 def pair(
@@ -62,6 +62,47 @@ def pair(
         near_tie=near_tie,
         route_gap=route_gap,
         evals=match_evals(ref, cand),
+    )
+
+
+def pair_evals_alone(
+    ref: Side,
+    cand: Side,
+    *,
+    oracle: Side | None = None,
+    weights: Mapping[str, NDArray[Any]] | None = None,
+    config: Mapping[str, Any] | None = None,
+    near_tie: float,
+    route_gap: float,
+) -> Pair:
+    """Match two captures by model, weights and evals, where a side holds no prompts.
+
+    Args:
+        ref: The run compared against.
+        cand: The run under judgement.
+        oracle: Ignored, as weights and config are: they are of prompts.
+        weights: Ignored.
+        config: Ignored.
+        near_tie: Passed through.
+        route_gap: Passed through.
+
+    Returns:
+        A pair without prompts; what its evals lack stands in its match.
+
+    Raises:
+        IncomparableError: Model, weights, sampling or honesty differ; every reason is named.
+    """
+    reasons = identity_reasons(ref, cand, name="cand")
+    if reasons:
+        raise IncomparableError(message({"ref": ref.label, "cand": cand.label}, reasons))
+    return pair_evals(
+        ref,
+        cand,
+        oracle=oracle,
+        weights=weights,
+        config=config,
+        near_tie=near_tie,
+        route_gap=route_gap,
     )
 
 

@@ -60,6 +60,7 @@ def assemble(
     golden: Report | None = None,
     series: tuple[Series, ...] = (),
     worst: tuple[WorstCase, ...] = (),
+    untested: tuple[str, ...] = (),
 ) -> Report:
     """The report of one run.
 
@@ -74,6 +75,7 @@ def assemble(
         golden: The suite's golden report, if there is one.
         series: What is drawn.
         worst: Rows that gates point at.
+        untested: Sentences on what this run could not test, after the gates left out.
     """
     return Report(
         tool_version=validate.__version__,
@@ -95,7 +97,7 @@ def assemble(
         gates=tuple(_gate(verdict) for verdict in verdicts),
         deviations=_deviations(verdicts, cast.cand),
         notes=(*notes, *_notes(cast, prompts), *_speed(verdicts)),
-        not_tested=_not_tested(verdicts, cast=cast, suite=suite),
+        not_tested=_not_tested(verdicts, cast=cast, suite=suite, untested=untested),
         limits={key: limit_report(limit) for key, limit in limits.entries.items()},
         since_golden=since_golden(suite, limits, golden=golden),
         series=series,
@@ -297,7 +299,9 @@ def _lost(cast: Cast) -> list[str]:
     return [f"evals of {' and '.join(roles)}: {sentence}" for sentence, roles in found.items()]
 
 
-def _not_tested(verdicts: Sequence[Verdict], *, cast: Cast, suite: Suite) -> tuple[str, ...]:
+def _not_tested(
+    verdicts: Sequence[Verdict], *, cast: Cast, suite: Suite, untested: tuple[str, ...]
+) -> tuple[str, ...]:
     ran = {verdict.gate for verdict in verdicts}
     left = [gate.name for gate in suite.gates if gate.name not in ran]
     covered = {gate.area for gate in suite.gates}
@@ -305,6 +309,7 @@ def _not_tested(verdicts: Sequence[Verdict], *, cast: Cast, suite: Suite) -> tup
     told = []
     if left:
         told.append(f"gates left out of this run: {', '.join(left)}")
+    told += untested
     if absent:
         told.append(f"areas this suite has no gate for: {', '.join(absent)}")
     if cast.oracle is None:

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from validate.gates import judge, waive
 from validate.metrics import METRICS, Metric
-from validate.pairing import pair, pair_evals
+from validate.pairing import pair, pair_evals, pair_evals_alone
 from validate.run import yardstick
 from validate.run.assemble import Cast, assemble
+from validate.run.evals_alone import evals_alone
 from validate.run.measure import Bench, PairMaker, Progress, silent
 from validate.run.series import FloorDrift, series_of
 from validate.run.sides import fit_repeats, proven_deviations, refusals, sameness
@@ -164,7 +165,7 @@ def compare(
         golden: The golden report of this suite, whose limits are held against those in force.
         command: The command line up to ``--only``, for rerun lines; None: made from labels.
         metrics: Metrics by name.
-        make_pair: ``pairing.pair``; a suite of evals alone then takes ``pairing.pair_evals``.
+        make_pair: ``pairing.pair``; where evals alone are judged, those of ``pairing`` for them.
         progress: Told what is being measured.
 
     Raises:
@@ -174,6 +175,9 @@ def compare(
         Exception: Whatever a metric raises unexpectedly; it is never a verdict.
     """
     gates = select_gates(suite, only=only, skip=skip)
+    alone = None if prompts else evals_alone(ref, cand, suite=suite, gates=gates)
+    if alone is not None:
+        gates, oracle = alone.gates, None
     dtype = narrower(ref.manifest.dtype, cand.manifest.dtype)
     check_limits(suite, limits, dtype=dtype)
     shares = alpha_shares(suite)
@@ -193,7 +197,7 @@ def compare(
         config=config,
         prompts=tuple(prompts),
         metrics=metrics,
-        make_pair=pair_evals if suite.evals_only and make_pair is pair else make_pair,
+        make_pair=_matcher(suite, alone=alone is not None) if make_pair is pair else make_pair,
         progress=progress,
     )
     kept, notes = fit_repeats(ref, cand, repeats)
@@ -209,12 +213,18 @@ def compare(
         cast=cast,
         suite=suite,
         limits=limits,
-        notes=(*(sameness(ref, cand) or yardstick.same_tensors(ref, cand)), *notes, *judged.notes),
+        notes=(
+            *(() if alone is None else (alone.note,)),
+            *(sameness(ref, cand) or yardstick.same_tensors(ref, cand)),
+            *notes,
+            *judged.notes,
+        ),
         prompts=tuple(prompts),
         blocked=tuple(blocked),
         golden=golden,
         series=judged.series,
         worst=judged.worst,
+        untested=() if alone is None else alone.untested,
     )
 
 
@@ -230,6 +240,13 @@ def levels_of(
         gate.name: Levels(low=1 - (shares[gate.name] or suite.alpha), high=1 - suite.beta)
         for gate in gates
     }
+
+
+def _matcher(suite: Suite, *, alone: bool) -> PairMaker:
+    """How the sides are matched: by evals alone where nothing else is judged."""
+    if suite.evals_only:
+        return pair_evals
+    return pair_evals_alone if alone else pair
 
 
 def _command(suite: Suite, ref: Side, cand: Side, prompts: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from validate.schema.paths import (
     OPTION_BRANCHES,
     PAD_BRANCHES,
     PATHS,
+    PROMPTED,
     TARGET_PATHS,
     UNDRAFTED,
 )
@@ -148,7 +149,7 @@ def proof_gaps(role: str, side: Side) -> tuple[str, ...]:
             f"{role} '{side.label}' names the path {known}, its proof is of "
             f"{manifest.path_proof.path}"
         )
-    required, forbidden = _promised_branches(manifest, known)
+    required, forbidden = _promised_branches(manifest, known, prompted=bool(side.prompts))
     gaps += [
         f"{role} '{side.label}' lacks the branch {' or '.join(options)}"
         for options in required
@@ -216,7 +217,9 @@ def _promised_path(target: str) -> str | None:
     return TARGET_PATHS[found[0]] if found else None
 
 
-def _promised_branches(manifest: Manifest, path: str) -> tuple[list[tuple[str, ...]], list[str]]:
+def _promised_branches(
+    manifest: Manifest, path: str, *, prompted: bool
+) -> tuple[list[tuple[str, ...]], list[str]]:
     """Branches of which one must have run each, and branches that must not have run."""
     rule = PATHS[path]
     options = _options(manifest)
@@ -224,7 +227,8 @@ def _promised_branches(manifest: Manifest, path: str) -> tuple[list[tuple[str, .
         (name,) for name in rule.requires if not _excused(name, options)
     ]
     forbidden = list(rule.forbids)
-    off = UNDRAFTED if options.get("draft") == "off" else ()
+    undrafted = UNDRAFTED if options.get("draft") == "off" else ()
+    off = {*undrafted, *(() if prompted else PROMPTED)}
     named = [
         branch
         for (key, value), branch in OPTION_BRANCHES.items()

@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["OPTION_BRANCHES", "PAD_BRANCHES", "PATHS", "TARGET_PATHS", "UNDRAFTED", "PathRule"]
+__all__ = [
+    "OPTION_BRANCHES",
+    "PAD_BRANCHES",
+    "PATHS",
+    "PROMPTED",
+    "TARGET_PATHS",
+    "UNDRAFTED",
+    "PathRule",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,3 +73,6 @@ OPTION_BRANCHES: Mapping[tuple[str, str], str] = {
 
 UNDRAFTED = ("verifier",)
 """Options that promise nothing where ``draft`` is ``off``."""
+
+PROMPTED = ("renorm", "draft", "verifier", "build")
+"""Options that promise nothing of a capture without prompts: evals neither draw nor draft."""
