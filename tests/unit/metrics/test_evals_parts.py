@@ -1,0 +1,320 @@
+"""Score drops and log-likelihoods by item: parts, their order, what is shown of each."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.measured import assert_measured, known
+from tests.unit.metrics.evals_items import eval_pair, matched
+from tests.unit.metrics.evals_made import LEVELS
+from validate.metrics import METRICS
+from validate.metrics._evals_parts import (
+    Part,
+    binary_part,
+    bounded_part,
+    combine,
+    shared_levels,
+)
+from validate.schema import Levels, Measurement, Pair
+from validate.stats import betting_limits, mcnemar_counts
+
+RIGHT, WRONG = {"scores": {"acc": 1.0}}, {"scores": {"acc": 0.0}}
+
+
+def measure(name: str, pair: Pair) -> Measurement:
+    return METRICS[name](pair, LEVELS)
+
+
+def part(name: str, value: float, low: float | None, high: float | None, **changes: Any) -> Part:
+    return Part(name=name, value=value, n=100, low=low, high=high, method="betting", **changes)
+
+
+def together(*parts: Part) -> Measurement:
+    return combine("evals.score_drop", parts, levels=LEVELS, breakdown={})
+
+
+class TestParts:
+    def test_risk_of_a_fail_is_split_and_that_of_a_pass_is_not(self) -> None:
+        """0.001 over four parts is 0.00025."""
+        found = shared_levels(LEVELS, 4)
+
+        assert_measured(known(found.low), 0.99975, atol=1e-12, rtol=0)
+        assert found.high == 0.95
+
+    @pytest.mark.parametrize(("n", "blind"), [(100, False), (99, True)])
+    def test_binary_part_needs_a_hundred_items(self, n: int, blind: bool) -> None:
+        found = binary_part("t", 0, 0, n, levels=LEVELS)
+
+        assert (found.high is None) == blind
+        assert (found.blind is not None) == blind
+        assert found.p_value == 1.0
+        assert found.detail == f"0 lost and 0 gained of {n}"
+
+    def test_bounded_part_counts_both_ways(self) -> None:
+        """Drops 0.5, 0.25, -0.25 and nine zeros: a mean of 0.5 / 12; limits of (1 + drop) / 2."""
+        drops = np.array([0.5, 0.25, -0.25, *[0.0] * 9])
+        found = bounded_part("t", drops, levels=LEVELS)
+        limits = betting_limits((1 + drops) / 2, levels=LEVELS)
+
+        assert_measured(found.value, 50 / 12, atol=1e-9, rtol=0)
+        assert found.n == 12
+        assert found.shown == {"worse": 2.0, "better": 1.0}
+        assert found.detail == "2 worse and 1 better of 12 documents"
+        assert_measured(known(found.low), 200 * known(limits.low) - 100, atol=1e-9, rtol=0)
+        assert_measured(known(found.high), 200 * known(limits.high) - 100, atol=1e-9, rtol=0)
+        assert known(found.low) < 0.0
+
+    def test_equal_documents_have_lost_nothing_for_certain(self) -> None:
+        found = bounded_part("t", np.zeros(50), levels=LEVELS)
+
+        assert (found.value, found.low) == (0.0, 0.0)
+        assert found.shown == {"worse": 0.0, "better": 0.0}
+
+    @pytest.mark.parametrize("drop", [0.5, -0.5])
+    def test_one_document_that_moved_is_not_equal(self, drop: float) -> None:
+        found = bounded_part("t", np.array([drop, *[0.0] * 49]), levels=LEVELS)
+
+        assert known(found.low) < 0.0
+
+    def test_greatest_value_and_limits_are_of_their_own_parts(self) -> None:
+        """a drops most for certain, b has the highest limit, c the greatest value."""
+        found = together(
+            part("a", 3.0, 2.0, 4.0), part("b", 1.0, -5.0, 9.0), part("c", 4.0, None, 5.0)
+        )
+
+        assert found.value == 4.0
+        assert found.interval is not None
+        assert (found.interval.low, found.interval.high) == (2.0, 9.0)
+        assert found.worst is not None
+        assert (found.worst.place, found.worst.value) == ("a", 3.0)
+        assert (found.n_of, found.worst_value, found.why_open) == ("items of b", 1.0, None)
+
+    def test_worst_without_a_drop_that_is_shown_is_the_greatest(self) -> None:
+        """Lower limits at or below 0, and none at all, show nothing: the value decides."""
+        found = together(
+            part("a", 0.5, -0.5, 4.0), part("b", 1.0, None, 4.0), part("c", 0.2, 0.0, 4.0)
+        )
+
+        assert found.worst is not None
+        assert found.worst.place == "b"
+
+    def test_a_small_drop_that_is_shown_comes_first(self) -> None:
+        found = together(part("a", 9.0, -1.0, 20.0), part("b", 1.0, 0.5, 2.0))
+
+        assert found.worst is not None
+        assert found.worst.place == "b"
+
+    def test_blind_part_leaves_the_upper_limit_open(self) -> None:
+        found = together(
+            part("a", 1.0, 0.0, 9.0), part("b", 0.0, 0.0, None, blind="b: sees nothing")
+        )
+
+        assert found.interval is not None
+        assert found.interval.high is None
+        assert (found.n_of, found.why_open) == ("items of b", "b: sees nothing")
+
+    def test_adjusted_p_values_of_parts_that_have_one(self) -> None:
+        """Holm of 0.01, 0.04 and 0.03: 0.03, then 0.06 for both of the others."""
+        found = together(
+            part("a", 1.0, 0.0, 2.0, p_value=0.01),
+            part("b", 1.0, 0.0, 2.0, p_value=0.04),
+            part("c", 1.0, 0.0, 2.0, p_value=0.03),
+            part("d", 1.0, 0.0, 2.0, shown={"worse": 2.0}),
+        )
+
+        assert_measured(
+            [found.breakdown[f"{name}: p (Holm)"] for name in "abc"],
+            [0.03, 0.06, 0.06],
+            atol=1e-12,
+            rtol=0,
+        )
+        assert "d: p" not in found.breakdown
+        assert found.breakdown["d: worse"] == 2.0
+        assert found.breakdown["d: drop"] == 1.0
+
+
+class TestScoreDrop:
+    def test_lower_is_better_is_turned_round(self) -> None:
+        """Cand errs on 2 of 4 where ref errs on none: 50 points lost; ref scores 100, not 0."""
+        one = eval_pair([WRONG] * 4, [RIGHT, RIGHT, WRONG, WRONG], metrics={"acc": False})
+        found = measure("evals.score_drop", matched(one))
+
+        assert found.value == 50.0
+        assert (found.breakdown["t: lost"], found.breakdown["t: gained"]) == (2.0, 0.0)
+        assert found.breakdown["t: p"] == mcnemar_counts(2, 0).p_value
+
+    @pytest.mark.parametrize("value", [-0.5, 1.5])
+    def test_metric_outside_of_0_and_1_is_no_score(self, value: float) -> None:
+        """A perplexity stands beside an accuracy; alone there is nothing to lose points of."""
+        odd = {"scores": {"acc": 1.0, "ppl": value}}
+        both = eval_pair([odd] * 2, [odd] * 2, metrics={"acc": True, "ppl": False})
+        alone = eval_pair([odd] * 2, [odd] * 2, metrics={"ppl": False})
+        found = measure("evals.score_drop", matched(both))
+
+        assert [name for name in found.breakdown if name.endswith("drop")] == ["t acc: drop"]
+        assert measure("evals.score_drop", matched(alone)).why_undefined == (
+            "no task has a score in [0, 1]: evals.loglik_delta alone can tell"
+        )
+
+    def test_score_without_a_number_on_ref(self) -> None:
+        """Items 1 and 2 of three."""
+        bare: dict[str, Any] = {"scores": {}}
+        one = eval_pair([RIGHT, bare, bare], [RIGHT] * 3)
+
+        assert measure("evals.score_drop", matched(one)).why_undefined == (
+            "ref has no number for 2 of 3 items of t, e.g. doc 1 ('N/A' or missing)"
+        )
+
+    def test_ref_at_chance_is_told_with_its_score(self) -> None:
+        """60 of 200 right against a guess of 1/4; nothing right where no guess is known."""
+        held = [RIGHT] * 60 + [WRONG] * 140
+        guess = measure("evals.score_drop", matched(eval_pair(held, held, chance=0.25)))
+        zero = measure("evals.score_drop", matched(eval_pair([WRONG] * 200, [WRONG] * 200)))
+
+        assert guess.why_open == (
+            "t: ref scores 30 points, no better than a guess (25): no drop would show"
+        )
+        assert zero.why_open == "t: ref scores 0 points, no better than 0: no drop would show"
+
+    def test_three_flips_each_way_are_named(self) -> None:
+        """Ref is right on the first five of ten, cand on the next three, both on the last."""
+        one = eval_pair(
+            [RIGHT] * 5 + [WRONG] * 4 + [RIGHT], [WRONG] * 5 + [RIGHT] * 3 + [WRONG, RIGHT]
+        )
+        found = measure("evals.score_drop", matched(one))
+
+        assert found.worst is not None
+        assert found.worst.detail == (
+            "5 lost (doc 0, doc 1, doc 2 and 2 more), 3 gained (doc 5, doc 6, doc 7) of 10"
+        )
+
+    def test_first_hundred_flips_are_listed(self) -> None:
+        found = measure("evals.score_drop", matched(eval_pair([RIGHT] * 120, [WRONG] * 120)))
+        listed = [name for name in found.breakdown if "divergent" in name]
+
+        assert len(listed) == 100
+        assert listed[-1] == "lost t doc 99 acc: first divergent token"
+
+    @pytest.mark.parametrize("fell", ["strict-match", "flexible-extract", "both", "none"])
+    def test_words_of_two_extractors(self, fell: str) -> None:
+        """60 of 200 lost is a drop for certain."""
+        ref, cand = [RIGHT] * 200, [WRONG] * 60 + [RIGHT] * 140
+        pairs = [
+            eval_pair(ref, cand if fell in (through, "both") else ref, through=through)
+            for through in ("strict-match", "flexible-extract")
+        ]
+        told = {
+            "strict-match": "t (strict-match) falls and the flexible extractor does not: the form of "
+            "answers changed",
+            "flexible-extract": "1 of 2 scores fall",
+            "both": "2 of 2 scores fall",
+            "none": None,
+        }
+
+        assert measure("evals.score_drop", matched(*pairs)).pattern == told[fell]
+
+
+def shifted(by: list[float], choices: int = 1) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Documents whose every log-likelihood falls by ``by`` on cand."""
+    ref = [{"loglikelihoods": (-1.0 - at,) * choices} for at in range(len(by))]
+    cand = [{"loglikelihoods": (-1.0 - at - move,) * choices} for at, move in enumerate(by)]
+    return ref, cand
+
+
+class TestLoglikDelta:
+    def test_two_tasks_and_their_figures(self) -> None:
+        """a: 1..10 hundredths, rank 9 of 10 is 0.09; b: 0.5 twice and eight zeros, rank 9 is 0.5."""
+        a = eval_pair(*shifted([at / 100 for at in range(1, 11)]), name="a")
+        b = eval_pair(*shifted([0.0] * 8 + [0.5, -0.75]), name="b")
+        found = measure("evals.loglik_delta", matched(a, b))
+
+        assert_measured(known(found.value), 0.5, atol=1e-12, rtol=0)
+        assert (found.n, found.n_of) == (10, "documents of a")
+        assert found.worst is not None
+        assert found.worst.place == "b"
+        assert_measured(known(found.worst.value), 0.75, atol=1e-12, rtol=0)
+        assert_measured(known(found.worst_value), 0.75, atol=1e-12, rtol=0)
+        assert_measured(
+            list(found.breakdown.values()), [0.09, -0.055, 0.10, 0.5, 0.0, 0.75], atol=1e-12, rtol=0
+        )
+        assert list(found.breakdown) == [
+            f"{task}: {figure}" for task in "ab" for figure in ("p90", "median, signed", "greatest")
+        ]
+        # ln(0.05) / ln(0.9) = 28.43
+        assert found.n_needed == 29
+
+    @pytest.mark.parametrize(("n", "needed"), [(28, 29), (29, None), (40, None)])
+    def test_documents_needed_for_an_upper_limit(self, n: int, needed: int | None) -> None:
+        found = measure("evals.loglik_delta", matched(eval_pair(*shifted([0.1] * n))))
+
+        assert found.n_needed == needed
+        assert found.interval is not None
+        assert (found.interval.high is None) == (needed is not None)
+
+    def test_mean_over_the_choices_of_a_document(self) -> None:
+        """Two documents of 2 and 3 choices: (0.1 + 0.3) / 2 = 0.2 and 0.6 / 3 = 0.2; signed 0.1, -0.2."""
+        ref = [{"loglikelihoods": (-1.0, -2.0)}, {"loglikelihoods": (-3.0, -4.0, -5.0)}]
+        cand = [{"loglikelihoods": (-1.1, -1.7)}, {"loglikelihoods": (-3.0, -4.0, -5.6)}]
+        found = measure("evals.loglik_delta", matched(eval_pair(ref, cand)))
+
+        assert_measured(
+            list(found.breakdown.values()), [0.2, (0.1 - 0.2) / 2, 0.2], atol=1e-12, rtol=0
+        )
+
+    @pytest.mark.parametrize(
+        ("kind", "tokens", "value"),
+        [
+            ("loglikelihood_rolling", (4, 10), 0.25),
+            ("loglikelihood_rolling", (4, None), 1.0),
+            ("loglikelihood_rolling", (4, 0), 1.0),
+            ("multiple_choice", (4, 10), 1.0),
+        ],
+    )
+    def test_whole_texts_are_taken_per_token(
+        self, kind: str, tokens: tuple[Any, Any], value: float
+    ) -> None:
+        """A text of 4 tokens moves by 1 nat, one of 10 by 0.5."""
+        ref, cand = shifted([1.0, 0.5])
+        held = [{**one, "prompt_tokens": n} for one, n in zip(ref, tokens, strict=True)]
+        found = measure("evals.loglik_delta", matched(eval_pair(held, cand, output_type=kind)))
+
+        assert_measured(known(found.value), value, atol=1e-12, rtol=0)
+
+    def test_lower_limits_share_the_risk(self) -> None:
+        """200 documents of 0.1 and of 0.2 nats: the greatest lower limit is b's, at half of the risk."""
+        a = eval_pair(*shifted([0.1] * 200), name="a")
+        b = eval_pair(*shifted([0.2] * 200), name="b")
+        found = measure("evals.loglik_delta", matched(a, b))
+
+        assert found.interval is not None
+        assert_measured(
+            [known(found.interval.low), known(found.interval.high)], [0.2, 0.2], atol=1e-12, rtol=0
+        )
+        assert found.n_of == "documents of b"
+        assert (found.interval.low_level, found.interval.high_level) == (0.999, 0.95)
+
+    def test_numbers_that_are_none_are_counted(self) -> None:
+        """NaN against NaN, and infinity against a number; equal infinities have not moved."""
+        nan, inf = math.nan, -math.inf
+        ref = [{"loglikelihoods": (value,)} for value in (nan, -1.0, inf, -1.0)]
+        cand = [{"loglikelihoods": (value,)} for value in (nan, inf, inf, -1.0)]
+        found = measure("evals.loglik_delta", matched(eval_pair(ref, cand)))
+
+        assert found.value == math.inf
+        assert found.worst is not None
+        assert found.worst.detail == "2 log-likelihoods are no numbers"
+        assert (found.n, found.n_of) == (4, "documents of t")
+
+    def test_task_with_one_item_without_numbers_is_left_out(self) -> None:
+        ref, cand = shifted([0.1, 0.2])
+        one = eval_pair([ref[0], {}], cand)
+
+        assert measure("evals.loglik_delta", matched(one)).why_undefined == (
+            "no task holds log-likelihoods"
+        )
+
+
+def test_levels_of_one_part_are_the_given_ones() -> None:
+    assert shared_levels(Levels(low=0.99, high=0.9), 1) == Levels(low=0.99, high=0.9)
