@@ -4,17 +4,23 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from validate.cli.formats import ReportFormat
+from validate.errors import InputError
+from validate.schema.selftest import Selftest
 
 __all__ = ["HELP", "selftest"]
 
-HELP = "Plant every fault and control of an area and judge each."
+HELP = "Plant every fault and every control and judge each."
+TABLE, PAGE = "selftest.json", "selftest.md"
 
 
 def selftest(
     *,
-    area: Annotated[str, typer.Option(help="Area of gates: speculative.")],
+    area: Annotated[
+        str, typer.Option(help="Area of gates, model, pairing, conformance, or all.")
+    ] = "all",
     ref: Annotated[str, typer.Option(help="Target that is compared against.")] = "cuda",
     suite: Annotated[
         Path | None, typer.Option(help="Suite file; the one of validate.toml if not given.")
@@ -25,9 +31,18 @@ def selftest(
     prompt: Annotated[
         list[str] | None, typer.Option(help="Ids of prompts that count, comma-separated.")
     ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A handful of every kind.")] = False,
+    clean: Annotated[
+        int, typer.Option(min=0, help="Judge so many clean candidates instead; count alarms.")
+    ] = 0,
     processes: Annotated[int, typer.Option(min=1, help="How many run at a time.")] = 2,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Judge rows anew.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for selftest.json and .md.")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(min=1, help="Seconds; what is left then is taken up later.")
+    ] = None,
+    rows: Annotated[
+        Path | None, typer.Option(help="Folder that keeps rows; a new one judges anew.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help=f"Folder for {TABLE} and {PAGE}.")] = None,
     output: Annotated[
         ReportFormat, typer.Option("--format", help="What is printed.")
     ] = ReportFormat.CONSOLE,
@@ -36,9 +51,18 @@ def selftest(
     from validate.cli.progress import show_progress
     from validate.cli.session import open_project
     from validate.report.area_selftest import area_selftest_console, area_selftest_markdown
-    from validate.selftest.area import area_selftest
+    from validate.selftest.area import ALL, area_selftest, held, planned, summed_up
+    from validate.selftest.clean import clean_selftest
     from validate.selftest.stage import Bench
+    from validate.suite import load_suite
 
+    ids = _split(only_fault)
+    if clean and (ids or quick or area != ALL):
+        msg = (
+            "--clean judges candidates without a fault; leave out --only-fault, --quick and --area"
+        )
+        raise InputError(msg)
+    planned(area, ids=ids, quick=quick)
     project = open_project()
     bench = Bench(
         area=area,
@@ -46,19 +70,46 @@ def selftest(
         project=project.root / "validate.toml",
         suite=suite or project.suite,
         prompts=_split(prompt),
+        rows=rows,
     )
+    earlier = None if out is None or ids or quick or area != ALL else _read(out / TABLE)
     with show_progress() as progress:
-        result = area_selftest(
-            bench, ids=_split(only_fault), processes=processes, fresh=fresh, progress=progress
-        )
+        if clean:
+            found = clean_selftest(
+                bench, clean, processes=processes, seconds=time_limit, progress=progress
+            )
+            name = load_suite(bench.suite).name
+            bare = summed_up((), area=area, suite=name, gates=(), seconds=0.0)
+            result = (earlier or bare).model_copy(update={"clean": found})
+            result = result.model_copy(update={"held": held(result)})
+        else:
+            result = area_selftest(
+                bench,
+                ids=ids,
+                processes=processes,
+                seconds=time_limit,
+                quick=quick,
+                clean=None if earlier is None else earlier.clean,
+                progress=progress,
+            )
     as_json, page = result.model_dump_json(indent=1), area_selftest_markdown(result)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "selftest.json").write_text(as_json + "\n", "utf-8")
-        (out / "selftest.md").write_text(page, "utf-8")
+        (out / TABLE).write_text(as_json + "\n", "utf-8")
+        (out / PAGE).write_text(page, "utf-8")
     printed = {ReportFormat.JSON: as_json, ReportFormat.MARKDOWN: page.rstrip("\n")}
     print(printed.get(output) or area_selftest_console(result))
     return 0 if result.held else 1
+
+
+def _read(path: Path) -> Selftest | None:
+    """The table that an earlier selftest left, if it is of this version's form."""
+    if not path.is_file():
+        return None
+    try:
+        return Selftest.model_validate_json(path.read_bytes())
+    except ValidationError:
+        return None
 
 
 def _split(given: list[str] | None) -> tuple[str, ...]:

@@ -4,10 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from validate.schema.fault import Expect
+from validate.schema.conformance import PlantedReport
+from validate.schema.fault import Expect, Where
 from validate.schema.verdict import Outcome
 
-__all__ = ["CaseReport", "GateFinding", "Selftest"]
+__all__ = ["CaseReport", "CleanReport", "GateFinding", "Selftest", "SelftestSummary"]
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -63,11 +64,62 @@ class CaseReport(_Record):
     """A fault reached the outcome of its record; a control passed every gate."""
     reused: bool = False
     """Taken from an earlier selftest of the same sources, captures, suite and limits."""
+    stage: str = "speculative"
+    """Captures it was judged on: of drawn streams, of everything else, or results of evals."""
+    where: Where = "cand"
+    """Code or data that is made wrong."""
+    leading: bool = True
+    """At the severity of its record; what smaller ones say holds whatever it is."""
     seconds: Number
 
 
+class CleanReport(_Record):
+    """Clean candidates, each run another way, and how many of them a gate alarmed on."""
+
+    runs: int
+    alarms: int
+    """Candidates with a gate that is FAIL or INCOMPARABLE."""
+    allowed: int
+    """The 99 % quantile of alarms at a rate of 1 %."""
+    open: int
+    """Candidates without an alarm that a gate left INCONCLUSIVE."""
+    prompts: int
+    by_gate: dict[str, int] = Field(default_factory=dict)
+    """Gate to the candidates it alarmed on."""
+    options: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """What was varied, with the values that were taken."""
+    alarmed: tuple[str, ...] = ()
+    """The candidates with an alarm, and what the first gate said."""
+    sources_digest: str
+    date: str
+    """ISO 8601, UTC."""
+    seconds: Number
+
+
+class SelftestSummary(_Record):
+    """What a report says of the selftest of the tool that made it."""
+
+    faults: int
+    """Planted, at the severities of their records."""
+    caught: int
+    """Of them, by FAIL or INCOMPARABLE."""
+    inconclusive: int
+    """Of them, with the number of units that would do."""
+    controls: int
+    flagged: int
+    clean: int
+    """Clean candidates; 0: none were run."""
+    alarms: int
+    date: str
+    sources_digest: str
+    complete: bool
+    """False: some cases were not judged."""
+    stale: bool
+    """The sources have changed since."""
+
+
 class Selftest(_Record):
-    """All planted faults and controls of one area."""
+    """All planted faults and controls of one area, or of all."""
 
     schema_version: Literal[1] = 1
     tool_version: str
@@ -83,7 +135,15 @@ class Selftest(_Record):
     silent: tuple[str, ...] = ()
     """Gates of the area that no planted fault made FAIL; empty when cases were picked."""
     alone: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Gate to the faults that it alone catches."""
+    """Gate to the faults that it alone catches, at the severities at which it does."""
+    redundant: tuple[str, ...] = ()
+    """Gates that see faults, each of which another gate sees as well."""
+    conformance: tuple[PlantedReport, ...] = ()
+    """Faults and controls of operations, through the sweeps."""
+    clean: CleanReport | None = None
+    """Clean candidates; null where none were run."""
+    left: tuple[str, ...] = ()
+    """Cases that were not judged, for want of time."""
     held: bool
-    """Every row held."""
+    """Every row held, none was left, and clean candidates alarm no more than allowed."""
     seconds: Number

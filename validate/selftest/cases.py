@@ -1,4 +1,4 @@
-"""What is planted in an area: its faults at each severity, its controls, and on which prompts."""
+"""What is planted: faults at each severity, controls, and on which prompts each is judged."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,21 +10,27 @@ from validate.errors import InputError
 from validate.faults import FAULTS
 from validate.faults.speculative import SPECULATIVE_CONTROLS, SPECULATIVE_SAMPLES, Sample
 from validate.schema import Prompt
-from validate.schema.fault import Expect
+from validate.schema.fault import Expect, Fault, Where
+from validate.selftest.controls import EVAL_CONTROLS, MODEL_CONTROLS
+from validate.selftest.trim import DRAWN
 
 __all__ = [
     "AREAS",
     "Area",
     "Case",
+    "all_cases",
     "cases_of",
-    "chosen",
     "drawn_from",
     "find_area",
+    "in_area",
     "random_prompts",
 ]
 
-SIDE_TARGETS = {"cand": "rocm"}
-"""Which path a fault of a side is planted in."""
+CAND = "rocm"
+"""The path that candidates run."""
+LONGEST = 49
+"""Most tokens of a prompt that is judged without streams at T > 0: 55 prompts, enough for every
+quantile and rate of the suite, in seven seconds of one core."""
 RANDOM_SEED = 20261130
 RANDOM_PROMPTS, RANDOM_LENGTHS = 48, (2, 12)
 """Short: behind many random bytes rounding moves a draw of every fourth prompt."""
@@ -46,6 +52,14 @@ class Case:
     severity: str | None = None
     sample: Sample = field(default_factory=Sample)
     """What is drawn, where it is not what a default capture holds."""
+    stage: str = "speculative"
+    """The area whose captures it is judged on."""
+    where: Where = "cand"
+    """What is made wrong: a path that runs, or what was recorded."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Keys of cand's path that targets do not have."""
+    leading: bool = True
+    """At the severity of its record; smaller ones tell what is still seen."""
 
     @property
     def key(self) -> str:
@@ -55,12 +69,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area:
-    """How one area of gates is tested."""
+    """How some areas of gates are tested, on captures of one kind."""
 
     name: str
     wants: Callable[[Prompt], bool]
     """Which prompts of the suite its gates look at; others are not captured."""
     controls: Callable[[], tuple[Case, ...]]
+    judges: tuple[str, ...]
+    """Areas of gates."""
+    drawn: bool = True
+    """Whether streams at T > 0 are drawn."""
 
 
 def _speculative_controls() -> tuple[Case, ...]:
@@ -78,72 +96,137 @@ def _speculative_controls() -> tuple[Case, ...]:
     )
 
 
+def _nothing(_prompt: Prompt) -> bool:
+    return False
+
+
+def _model_controls() -> tuple[Case, ...]:
+    return tuple(
+        Case(
+            id=one.id,
+            is_fault=False,
+            title=one.title,
+            source=one.source,
+            target=one.target,
+            expect="PASS",
+            stage="model",
+            where=one.where,
+            options=one.options,
+        )
+        for one in MODEL_CONTROLS
+    )
+
+
+def _eval_controls() -> tuple[Case, ...]:
+    return tuple(
+        Case(
+            id=one.id,
+            is_fault=False,
+            title=one.title,
+            source=one.source,
+            target=one.target,
+            expect="PASS",
+            stage="evals",
+            where=one.where,
+        )
+        for one in EVAL_CONTROLS
+    )
+
+
 AREAS: Mapping[str, Area] = {
     "speculative": Area(
         name="speculative",
-        wants=lambda prompt: "speculative" in prompt.tags,
+        wants=lambda prompt: DRAWN in prompt.tags,
         controls=_speculative_controls,
+        judges=("speculative",),
     ),
+    "model": Area(
+        name="model",
+        wants=lambda prompt: len(prompt.token_ids) <= LONGEST,
+        controls=_model_controls,
+        judges=("yardstick", "attention", "state", "logits", "greedy", "renorm"),
+        drawn=False,
+    ),
+    "evals": Area(name="evals", wants=_nothing, controls=_eval_controls, judges=("evals",)),
 }
-"""Areas that can be tested; each has faults whose records name a gate of it."""
+"""What is captured for whom: each area has faults whose records name a gate of it."""
 
 
 def find_area(name: str) -> Area:
-    """The area called ``name``.
+    """The area called ``name``, or the one whose captures gates of ``name`` are judged on.
 
     Raises:
         InputError: There is none; the message has all.
     """
-    if name not in AREAS:
-        msg = (
-            f"--area {name}: nothing is planted in it yet{did_you_mean(name, AREAS)}\n"
-            f"  known: {', '.join(AREAS)}"
-        )
-        raise InputError(msg)
-    return AREAS[name]
+    if name in AREAS:
+        return AREAS[name]
+    for area in AREAS.values():
+        if name in area.judges:
+            return area
+    known = tuple(dict.fromkeys(a for area in AREAS.values() for a in (area.name, *area.judges)))
+    msg = (
+        f"--area {name}: nothing is planted in it yet{did_you_mean(name, known)}\n"
+        f"  known: {', '.join(known)}, pairing, conformance"
+    )
+    raise InputError(msg)
+
+
+def all_cases() -> tuple[Case, ...]:
+    """Every fault that is planted in captures or results, and every control of them."""
+    return tuple(case for area in AREAS.values() for case in cases_of(area))
 
 
 def cases_of(area: Area) -> tuple[Case, ...]:
     """Faults in the order of the catalogue, each at every severity, then controls."""
-    faults = []
-    for fault in FAULTS.values():
-        gates = tuple(gate for gate in fault.gates if gate.partition(".")[0] == area.name)
-        if not gates:
-            continue
-        side = SIDE_TARGETS[fault.where]
-        for severity in fault.severities or (None,):
-            graded = "" if severity is None else f",severity={severity}"
-            faults.append(
-                Case(
-                    id=fault.id,
-                    is_fault=True,
-                    title=fault.title,
-                    source=fault.source,
-                    target=f"{side}:fault={fault.id}{graded}",
-                    expect=fault.expect,
-                    gates=gates,
-                    severity=severity,
-                    sample=SPECULATIVE_SAMPLES.get(fault.id, Sample()),
-                )
-            )
+    faults = [
+        _case(fault, severity)
+        for fault in FAULTS.values()
+        if _stage(fault) == area.name
+        for severity in fault.severities or (None,)
+    ]
     return (*faults, *area.controls())
 
 
-def chosen(cases: Sequence[Case], ids: Sequence[str]) -> tuple[Case, ...]:
-    """The cases of ``ids``, or all when there are none.
+def in_area(case: Case, area: str) -> bool:
+    """Whether a case belongs to an area of gates: a record names one of them, or a control may."""
+    if area == "pairing":
+        return case.is_fault and not case.gates
+    if area == case.stage:
+        return True
+    if not case.is_fault:
+        return area in AREAS[case.stage].judges
+    return area in {gate.partition(".")[0] for gate in case.gates}
 
-    Raises:
-        InputError: An id is none of the cases'.
-    """
-    known = list(dict.fromkeys(case.id for case in cases))
-    for name in ids:
-        if name not in known:
-            msg = (
-                f"--only-fault {name}: no fault and no control of this area"
-                f"{did_you_mean(name, known)}\n  known: {', '.join(known)}"
-            )
-            raise InputError(msg)
-    return tuple(case for case in cases if not ids or case.id in ids)
+
+def _stage(fault: Fault) -> str:
+    if fault.where == "evals":
+        return "evals"
+    drawn = any(gate.partition(".")[0] == "speculative" for gate in fault.gates)
+    return "speculative" if drawn else "model"
+
+
+def _case(fault: Fault, severity: str | None) -> Case:
+    graded = "" if severity is None else f",severity={severity}"
+    target = {
+        "cand": f"{CAND}:fault={fault.id}{graded}",
+        "ref": CAND,
+        "capture": CAND,
+        "evals": "folder",
+    }[fault.where]
+    return Case(
+        id=fault.id,
+        is_fault=True,
+        title=fault.title,
+        source=fault.source,
+        target=target,
+        expect=fault.expect,
+        gates=fault.gates,
+        severity=severity,
+        sample=SPECULATIVE_SAMPLES.get(fault.id, Sample()),
+        stage=_stage(fault),
+        where=fault.where,
+        leading=severity in (None, *fault.severities[:1]),
+    )
 
 
 def drawn_from(prompts: Sequence[Prompt]) -> tuple[Prompt, ...]:

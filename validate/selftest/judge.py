@@ -2,34 +2,51 @@
 
 import math
 import os
+import tempfile
 import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
-from validate.capture.project import load_project
-from validate.capture.provenance import sources_digest
+from validate.capture.project import Project, load_project
+from validate.errors import IncomparableError
 from validate.gates.lossless import MARGIN
+from validate.metrics import Metric
 from validate.run import compare
+from validate.run.selftest_summary import selftest_sources
+from validate.schema import Side
 from validate.schema.report import GateReport, Report
 from validate.schema.selftest import CaseReport, GateFinding
-from validate.schema.suite import Suite
+from validate.schema.suite import Limits, Suite
 from validate.schema.verdict import Outcome
-from validate.selftest.cases import Case, find_area
-from validate.selftest.stage import Bench, digest, make_cand, set_stage, stage_key
+from validate.selftest.cases import AREAS, Case
+from validate.selftest.planted import planted_folders, planted_sides
+from validate.selftest.recall import recalling
+from validate.selftest.stage import Bench, Stage, digest, make_cand, set_stage, stage_key
 from validate.suite import limits_digest, load_limits, load_suite
 
-__all__ = ["judge_case", "row_of", "sources"]
+__all__ = ["judge_case", "note_of", "row_of", "sources", "write_note"]
 
 CAUGHT = (Outcome.FAIL, Outcome.INCOMPARABLE)
 GRAVEST = (Outcome.INCOMPARABLE, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
-JUDGING = (
-    *("schema", "numerics", "stats", "oracle", "pairing", "metrics", "gates"),
-    *("faults", "suite", "run", "selftest"),
-)
-"""Rooms whose source could change a row, beside those that a capture's key holds."""
+PAIRING = "pairing"
+"""What catches a case whose captures do not match."""
+EVALS_SUITE = "suites/evals.toml"
+"""Suite of two lm-eval folders, below the project's root."""
+sources = selftest_sources
+"""Digest of every source that could change a row."""
 
 
-def sources() -> str:
-    """Digest of every source that could change a row."""
-    return sources_digest(*JUDGING, "models", "capture")
+class _Set(NamedTuple):
+    """A stage with the metrics that remember its sides, and the digests that it stands for."""
+
+    stage: Stage
+    metrics: Mapping[str, Metric]
+
+
+_STAGES: dict[tuple[object, ...], _Set] = {}
+"""Stages that this process has opened."""
 
 
 def judge_case(bench: Bench, case: Case, *, fresh: bool) -> CaseReport:
@@ -44,44 +61,147 @@ def judge_case(bench: Bench, case: Case, *, fresh: bool) -> CaseReport:
         CaptureError: A golden is stale, or a capture cannot be written.
     """
     began = time.monotonic()
-    project = load_project(bench.project)
-    suite, limits = _suite(bench, case), load_limits(project.root / load_suite(bench.suite).limits)
-    stage = set_stage(bench, case, area=find_area(bench.area), project=project, suite=suite)
-    key = stage_key(case, stage, project) | {
-        "sources": sources(),
-        "suite": suite.digest,
-        "limits": limits_digest(limits),
-    }
-    note = project.runs / "selftest" / f"{case.id}-{digest(key)[:20]}.json"
-    if note.is_file() and not fresh:
-        row = CaseReport.model_validate_json(note.read_bytes())
-        return row.model_copy(update={"reused": True})
-    report = compare(
-        ref=stage.ref,
-        cand=make_cand(case, stage, project),
-        suite=suite,
-        limits=limits,
-        repeats=stage.repeats,
-        oracle=stage.oracle,
-        only=(bench.area,),
-    )
-    row = row_of(case, report, area=bench.area, prompts=len(stage.prompts))
+    project = _project(bench.project)
+    suite, limits = _suite(bench, case, project)
+    law = {"sources": sources(), "suite": suite.digest, "limits": limits_digest(limits)}
+    if case.stage == "evals":
+        note = note_of(bench, case.key, {"case": repr(case)} | law)
+        kept = None if fresh else _read(note)
+        row = kept or _evals(case, suite, limits)
+    else:
+        found = _stage(bench, case, project, suite)
+        note = note_of(bench, case.key, stage_key(case, found.stage, project) | law)
+        kept = None if fresh else _read(note)
+        row = kept or _judged(bench, case, found, project=project, suite=suite, limits=limits)
+    if kept is not None:
+        return kept.model_copy(update={"reused": True})
     row = row.model_copy(update={"seconds": time.monotonic() - began})
-    note.parent.mkdir(parents=True, exist_ok=True)
-    part = note.with_suffix(f".{os.getpid()}")
-    part.write_text(row.model_dump_json(indent=1) + "\n", "utf-8")
-    part.replace(note)
+    write_note(note, row.model_dump_json(indent=1))
     return row
 
 
-def row_of(case: Case, report: Report, *, area: str, prompts: int) -> CaseReport:
+def note_of(bench: Bench, name: str, key: Mapping[str, str]) -> Path:
+    """The file that keeps a row, named by everything that the row rests on."""
+    folder = bench.rows or _project(bench.project).runs / "selftest"
+    return folder / f"{name.replace(' ', '-')}-{digest(dict(key))[:20]}.json"
+
+
+def write_note(note: Path, text: str) -> None:
+    """Keep a row; whoever is interrupted leaves the file as it was."""
+    note.parent.mkdir(parents=True, exist_ok=True)
+    part = note.with_suffix(f".{os.getpid()}")
+    part.write_text(text + "\n", "utf-8")
+    part.replace(note)
+
+
+def _read(note: Path) -> CaseReport | None:
+    return CaseReport.model_validate_json(note.read_bytes()) if note.is_file() else None
+
+
+@cache
+def _project(path: Path) -> Project:
+    return load_project(path)
+
+
+def _stage(bench: Bench, case: Case, project: Project, suite: Suite) -> _Set:
+    """The stage of a case; sides that many cases share are opened once a process."""
+    sample = case.sample
+    own = case.id if case.where == "ref" else None
+    drawn = None if sample.prompts == "default" else (sample.tokens, sample.ref)
+    key = (bench, case.stage, sample.prompts, drawn, own)
+    if key not in _STAGES:
+        stage = set_stage(bench, case, area=AREAS[case.stage], project=project, suite=suite)
+        shared = [stage.ref, *stage.repeats]
+        if stage.oracle is not None:
+            shared.append(stage.oracle)
+        _STAGES[key] = _Set(stage, recalling(shared))
+    return _STAGES[key]
+
+
+def _judged(
+    bench: Bench, case: Case, found: _Set, *, project: Project, suite: Suite, limits: Limits
+) -> CaseReport:
+    stage = found.stage
+    judges = AREAS[case.stage].judges
+    with tempfile.TemporaryDirectory(prefix="selftest-", dir=_scratch(project)) as folder:
+        ref, cand = stage.ref, make_cand(case, stage, project)
+        if case.where == "capture":
+            ref, cand = planted_sides(
+                case, stage, cand, golden=project.folder(bench.ref), folder=Path(folder)
+            )
+        try:
+            report = compare(
+                ref=ref,
+                cand=cand,
+                suite=suite,
+                limits=limits,
+                repeats=stage.repeats,
+                oracle=stage.oracle,
+                weights=stage.weights,
+                config=stage.config,
+                only=tuple(area for area in judges if area != "yardstick"),
+                metrics=found.metrics,
+            )
+        except IncomparableError as error:
+            return _refused(case, error, ref=ref, cand=cand)
+        return row_of(case, report, areas=judges, prompts=len(stage.prompts))
+
+
+def _scratch(project: Project) -> Path:
+    project.runs.mkdir(parents=True, exist_ok=True)
+    return project.runs
+
+
+def _evals(case: Case, suite: Suite, limits: Limits) -> CaseReport:
+    judges = AREAS[case.stage].judges
+    with tempfile.TemporaryDirectory(prefix="selftest-") as folder:
+        ref, cand = planted_folders(case, Path(folder))
+        try:
+            report = compare(ref=ref, cand=cand, suite=suite, limits=limits, only=judges)
+        except IncomparableError as error:
+            return _refused(case, error, ref=ref, cand=cand)
+        return row_of(case, report, areas=judges, prompts=0)
+
+
+def _refused(case: Case, error: IncomparableError, *, ref: Side, cand: Side) -> CaseReport:
+    """The row of a case whose captures do not match: pairing alone says so."""
+    verdict = Outcome.INCOMPARABLE
+    why = " ".join(" ".join(str(error).split()).split(" do next:")[:1])
+    # A gate that would have been INCOMPARABLE is, for nothing can be judged.
+    wanted = verdict.value == case.expect
+    return CaseReport(
+        id=case.id,
+        kind="fault" if case.is_fault else "control",
+        title=case.title,
+        source=case.source,
+        cand=cand.label,
+        ref=ref.label,
+        prompts=len(cand.prompts),
+        severity=case.severity,
+        expect=case.expect,
+        expected_gates=case.gates,
+        verdict=verdict,
+        caught_by=(PAIRING,),
+        missed_by=() if wanted else case.gates,
+        gates=(GateFinding(gate=PAIRING, outcome=verdict, value=None, reason=why[:400]),),
+        finding=f"{PAIRING}: {why[:400]}",
+        held=wanted or not case.leading,
+        stage=case.stage,
+        where=case.where,
+        leading=case.leading,
+        seconds=0.0,
+    )
+
+
+def row_of(case: Case, report: Report, *, areas: tuple[str, ...], prompts: int) -> CaseReport:
     """What a comparison said of a case, held against its record.
 
-    A control holds when every gate of the area PASSes. A fault holds when the gravest outcome
+    A control holds when every gate of the areas PASSes. A fault holds when the gravest outcome
     is that of its record and every gate that the record names reached it; where the record
-    expects INCONCLUSIVE, being caught is no less.
+    expects INCONCLUSIVE, being caught is no less. Smaller severities than the record's hold
+    whatever is said of them.
     """
-    judged = [gate for gate in report.gates if gate.name.partition(".")[0] == area]
+    judged = [gate for gate in report.gates if gate.name.partition(".")[0] in areas]
     gates = tuple(_finding(gate) for gate in judged)
     verdict = next(one for one in GRAVEST if any(gate.outcome is one for gate in gates))
     caught = tuple(gate.gate for gate in gates if gate.outcome in CAUGHT)
@@ -98,6 +218,7 @@ def row_of(case: Case, report: Report, *, area: str, prompts: int) -> CaseReport
         held = told or verdict is Outcome.FAIL
     else:
         held = verdict.value == case.expect and not missed
+    held = held or not case.leading
     return CaseReport(
         id=case.id,
         kind="fault" if case.is_fault else "control",
@@ -117,6 +238,9 @@ def row_of(case: Case, report: Report, *, area: str, prompts: int) -> CaseReport
         gates=gates,
         finding=_loudest(case, gates, verdict),
         held=held,
+        stage=case.stage,
+        where=case.where,
+        leading=case.leading,
         seconds=0.0,
     )
 
@@ -149,13 +273,13 @@ def _loudest(case: Case, gates: tuple[GateFinding, ...], verdict: Outcome) -> st
     return f"{loud[0].gate}: {loud[0].reason}" if loud else None
 
 
-def _suite(bench: Bench, case: Case) -> Suite:
-    """The suite, with the fault's own size in place of the effects that it is below."""
-    suite = load_suite(bench.suite)
+def _suite(bench: Bench, case: Case, project: Project) -> tuple[Suite, Limits]:
+    """The suite, with the fault's own size in place of the effects that it is below; its limits."""
+    suite = load_suite(project.root / EVALS_SUITE if case.stage == "evals" else bench.suite)
     gates = tuple(
         gate.model_copy(update={"effect": case.sample.effects[gate.name]})
         if gate.name in case.sample.effects
         else gate
         for gate in suite.gates
     )
-    return suite.model_copy(update={"gates": gates})
+    return suite.model_copy(update={"gates": gates}), load_limits(project.root / suite.limits)

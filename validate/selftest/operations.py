@@ -16,7 +16,7 @@ from validate.faults.kernels import OPERATION_CONTROLS, OPERATION_FAULTS
 from validate.faults.operations import OperationControl, OperationFault
 from validate.schema.conformance import ConformanceSelftest, PlantedReport
 
-__all__ = ["conformance_selftest", "judge_planted"]
+__all__ = ["conformance_selftest", "judge_named", "judge_planted"]
 
 Planted = OperationFault | OperationControl
 Progress = Callable[[int, int, str], None]
@@ -126,7 +126,11 @@ def _key(one: Planted) -> tuple[str, str, str]:
 
 
 def _judge(key: tuple[str, str, str]) -> PlantedReport:
-    kind, op, name = key
+    return judge_named(*key)
+
+
+def judge_named(kind: str, op: str, name: str) -> PlantedReport:
+    """The same by name, which any process can be sent; ``kind`` is ``fault`` or ``control``."""
     catalogue: Sequence[Planted] = OPERATION_FAULTS if kind == "fault" else OPERATION_CONTROLS
     planted = next(one for one in catalogue if (one.op, one.id) == (op, name))
     return judge_planted(planted, find_operation(op))

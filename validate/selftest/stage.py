@@ -3,9 +3,12 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from validate.capture.project import Project
 from validate.capture.reader import open_capture
@@ -14,10 +17,12 @@ from validate.capture.subset import subset
 from validate.capture.targets import Target, parse_target
 from validate.errors import CaptureError, InputError
 from validate.faults import FAULT_SIDES
+from validate.oracle import load_weights
 from validate.run.sides import capture_digest
 from validate.schema import Prompt, Side
 from validate.schema.suite import Suite
 from validate.selftest.cases import Area, Case, drawn_from, random_prompts
+from validate.selftest.trim import trim, undrawn
 from validate.suite import load_prompts
 
 __all__ = ["ORACLE", "Bench", "Stage", "make_cand", "set_stage", "stage_key"]
@@ -39,6 +44,8 @@ class Bench:
     suite: Path
     prompts: tuple[str, ...] = ()
     """Prompts that count; empty: all that the area looks at."""
+    rows: Path | None = None
+    """Where rows are kept; None: beside captures that are made here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +57,12 @@ class Stage:
     oracle: Side | None
     prompts: tuple[Prompt, ...]
     prompt_set: str
+    drawn: bool = True
+    """False: streams at T > 0 are left out of every side."""
+    weights: Mapping[str, NDArray[Any]] | None = None
+    """Float64 weights, for introduced errors."""
+    config: Mapping[str, Any] | None = None
+    """Model configuration that goes with ``weights``."""
 
 
 def set_stage(bench: Bench, case: Case, *, area: Area, project: Project, suite: Suite) -> Stage:
@@ -70,31 +83,67 @@ def set_stage(bench: Bench, case: Case, *, area: Area, project: Project, suite: 
     if not kept:
         msg = f"selftest of {area.name}: none of the prompts {', '.join(chosen)} is one of its"
         raise InputError(msg)
+    if not area.drawn:
+        return _undrawn_stage(bench, case, undrawn(kept), name, project)
     stands_in = RUN_HERE if sample.prompts != "default" else None
     target = _target(sample.ref or stands_in or bench.ref, project)
     if target.folder is None:
         ref = _made(_longer(target, sample.tokens), project, kept, name)
         return Stage(ref=ref, repeats=(), oracle=None, prompts=kept, prompt_set=name)
-    beside = [one for one in project.repeats(target.name) if project.folder(one).is_dir()]
-    has_oracle = ORACLE in project.targets and project.folder(ORACLE).is_dir()
+    repeats, oracle = _beside(target, project, kept)
     return Stage(
         ref=_stored(bench.ref, project, kept),
-        repeats=tuple(_stored(one, project, kept) for one in beside),
-        oracle=_stored(ORACLE, project, kept) if has_oracle else None,
+        repeats=repeats,
+        oracle=oracle,
         prompts=kept,
         prompt_set=name,
     )
 
 
+def _undrawn_stage(
+    bench: Bench, case: Case, kept: tuple[Prompt, ...], name: str, project: Project
+) -> Stage:
+    """Ref as it is stored, or with the fault in it, beside the stored repeats and the oracle."""
+    ids = [prompt.id for prompt in kept]
+    stored = _target(bench.ref, project)
+    planted = _target(f"{RUN_HERE}:fault={case.id}", project) if case.where == "ref" else stored
+    runs_here = planted.folder is None
+    ref = _made(planted, project, kept, name) if runs_here else _stored(bench.ref, project, kept)
+    repeats, oracle = _beside(stored, project, kept)
+    weights = project.weights / f"{ref.manifest.model.weights}.safetensors"
+    return Stage(
+        ref=trim(ref, ids),
+        repeats=tuple(trim(one, ids) for one in repeats),
+        oracle=None if oracle is None else trim(oracle, ids),
+        prompts=kept,
+        prompt_set=name,
+        drawn=False,
+        weights=None if oracle is None else load_weights(weights),
+        config=None if oracle is None else json.loads(project.model_config_file.read_bytes()),
+    )
+
+
+def _beside(
+    ref: Target, project: Project, kept: Sequence[Prompt]
+) -> tuple[tuple[Side, ...], Side | None]:
+    """Stored repeats of ``ref``, and the oracle."""
+    names = [one for one in project.repeats(ref.name) if project.folder(one).is_dir()]
+    has_oracle = ORACLE in project.targets and project.folder(ORACLE).is_dir()
+    return (
+        tuple(_stored(one, project, kept) for one in names),
+        _stored(ORACLE, project, kept) if has_oracle else None,
+    )
+
+
 def make_cand(case: Case, stage: Stage, project: Project) -> Side:
     """The candidate's capture; made where no earlier one is of the same sources and options."""
-    target = _longer(_target(case.target, project), case.sample.tokens)
-    return _made(target, project, stage.prompts, stage.prompt_set)
+    made = _made(_cand(case, project), project, stage.prompts, stage.prompt_set)
+    return made if stage.drawn else trim(made, [prompt.id for prompt in stage.prompts])
 
 
 def stage_key(case: Case, stage: Stage, project: Project) -> dict[str, str]:
     """What the numbers of a case rest on, by name."""
-    target = _longer(_target(case.target, project), case.sample.tokens)
+    target = _cand(case, project)
     others = [stage.ref, *stage.repeats, *(() if stage.oracle is None else (stage.oracle,))]
     return {
         "case": repr(case),
@@ -108,6 +157,22 @@ def digest(key: dict[str, str]) -> str:
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
+def _cand(case: Case, project: Project) -> Target:
+    """Cand's target, with the keys that only a selftest may set."""
+    return _with(_longer(_target(case.target, project), case.sample.tokens), case.options)
+
+
+def _with(target: Target, options: Mapping[str, str]) -> Target:
+    if not options:
+        return target
+    text = ",".join(f"{key}={value}" for key, value in options.items())
+    return replace(
+        target,
+        options={**target.options, **options},
+        text=f"{target.text}{',' if target.options else ':'}{text}",
+    )
+
+
 def _target(text: str, project: Project) -> Target:
     return parse_target(text, project, faults=FAULT_SIDES)
 
@@ -115,9 +180,7 @@ def _target(text: str, project: Project) -> Target:
 def _longer(target: Target, tokens: int | None) -> Target:
     if tokens is None or "tokens" in target.options:
         return target
-    options = {**target.options, "tokens": str(tokens)}
-    text = f"{target.text}{',' if target.options else ':'}tokens={tokens}"
-    return Target(kind=target.kind, name=target.name, options=options, text=text, path=target.path)
+    return _with(target, {"tokens": str(tokens)})
 
 
 def _stored(name: str, project: Project, prompts: Sequence[Prompt]) -> Side:

@@ -1,6 +1,7 @@
 """The selftest of an area: what holds, what is missed, and what is said of it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from validate.report.area_selftest import area_selftest_console, area_selftest_m
 from validate.schema.report import GateReport, LimitReport, MeasurementReport, Report
 from validate.schema.selftest import CaseReport
 from validate.schema.verdict import Outcome
-from validate.selftest.area import summed_up
-from validate.selftest.cases import Case, cases_of, chosen, find_area, random_prompts
+from validate.selftest.area import planned, summed_up
+from validate.selftest.cases import Case, cases_of, find_area, random_prompts
 from validate.selftest.judge import row_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,7 +51,7 @@ def report(*gates: GateReport) -> Report:
     return whole.model_copy(update={"gates": gates, "cand": cand})
 
 
-def case(*, expect="FAIL", gates=(UNIFORM,), is_fault=True, severity=None) -> Case:
+def case(*, expect="FAIL", gates=(UNIFORM,), is_fault=True, severity=None, leading=True) -> Case:
     return Case(
         id="A",
         is_fault=is_fault,
@@ -60,11 +61,12 @@ def case(*, expect="FAIL", gates=(UNIFORM,), is_fault=True, severity=None) -> Ca
         expect=expect,
         gates=gates if is_fault else (),
         severity=severity,
+        leading=leading,
     )
 
 
 def row(one: Case, *gates: GateReport) -> CaseReport:
-    return row_of(one, report(*gates), area="speculative", prompts=16)
+    return row_of(one, report(*gates), areas=("speculative",), prompts=16)
 
 
 def test_fault_holds_when_every_gate_of_its_record_fails() -> None:
@@ -113,17 +115,26 @@ def test_control_holds_when_every_gate_passes() -> None:
 def test_table_names_silent_gates_lone_gates_and_the_smallest_severity() -> None:
     rows = [
         row(case(severity="1"), gate(UNIFORM, Outcome.FAIL), gate(SUPPORT, Outcome.PASS)),
-        row(case(severity="0.5"), gate(UNIFORM, Outcome.FAIL), gate(SUPPORT, Outcome.PASS)),
-        row(case(severity="0.1"), gate(UNIFORM, Outcome.PASS), gate(SUPPORT, Outcome.PASS)),
+        row(
+            case(severity="0.5", leading=False),
+            gate(UNIFORM, Outcome.FAIL),
+            gate(SUPPORT, Outcome.PASS),
+        ),
+        row(
+            case(severity="0.1", leading=False),
+            gate(UNIFORM, Outcome.PASS),
+            gate(SUPPORT, Outcome.PASS),
+        ),
     ]
     found = summed_up(
         rows, area="speculative", suite="default", gates=(UNIFORM, SUPPORT), seconds=1.0
     )
 
-    assert (found.silent, found.alone) == ((SUPPORT,), {UNIFORM: ("A",)})
-    assert (found.smallest, found.held) == ({"A": "0.5"}, False)
+    assert (found.silent, found.alone) == ((SUPPORT,), {UNIFORM: ("A", "A at 0.5")})
+    assert (found.smallest, found.held) == ({"A": "0.5"}, True)
     text = area_selftest_console(found)
-    assert "MISSED A at 0.1: PASS; not by uniform; all PASS" in text
+    assert "1 of 1 planted faults do what their record says" in text
+    assert re.search(r"^too small +A at 0.1 +FAIL +PASS", text, re.MULTILINE)
     assert "A: smallest severity caught 0.5" in text
     assert "no fault makes these gates FAIL: speculative.support" in text
     assert "| A at 1 | [F] | · |" in area_selftest_markdown(found)
@@ -141,7 +152,7 @@ def test_unknown_area_and_unknown_fault_are_refused() -> None:
     with pytest.raises(InputError, match=r"--area speculativ: .*did you mean 'speculative'"):
         find_area("speculativ")
     with pytest.raises(InputError, match=r"--only-fault SA-1: no fault and no control"):
-        chosen(cases_of(find_area("speculative")), ["SA-1"])
+        planned("speculative", ids=["SA-1"])
 
 
 def test_random_prompts_are_short_and_always_the_same() -> None:
