@@ -13,6 +13,7 @@ from validate.stats import (
     betting_limits,
     drop_limits,
     holm,
+    least_drop,
     mcnemar_counts,
     mde_drop,
     trusted,
@@ -55,10 +56,15 @@ def shared_levels(levels: Levels, parts: int) -> Levels:
 
 
 def binary_part(name: str, lost: int, gained: int, n: int, *, levels: Levels) -> Part:
-    """A part of right and wrong answers: exact and Tango's limits, McNemar's p, the MDE at this n."""
+    """A part of right and wrong answers: exact and Tango's limits, McNemar's p, the MDE at this n.
+
+    Where too few items differ to tell how many will, the MDE is that of items that are only lost.
+    """
     found = drop_limits(lost, gained, n, levels=levels)
     test = mcnemar_counts(lost, gained)
     mde = mde_drop((lost + gained) / n, n=n, alpha=MDE_ALPHA, power=MDE_POWER)
+    if mde is None:  # too few items differ to go by
+        mde = least_drop(n=n, alpha=MDE_ALPHA, power=MDE_POWER)
     shown = {"lost": float(lost), "gained": float(gained)}
     if mde is not None:
         shown["mde"] = POINTS * mde

@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validate.metrics._evals import by_doc, flip, hygiene
-from validate.metrics._evals_parts import Part, binary_part, bounded_part, combine, shared_levels
+from validate.metrics._evals_parts import (
+    POINTS,
+    Part,
+    binary_part,
+    bounded_part,
+    combine,
+    shared_levels,
+)
 from validate.metrics._reason import Reason, without_value
 from validate.metrics.evals_signal import at_chance
 from validate.schema import Levels, Measurement, Pair
@@ -45,7 +52,8 @@ def evals_score_drop(pair: Pair, levels: Levels) -> Measurement:
         levels: Of the greatest limits over the parts; the lower one is shared out (Holm).
 
     Returns:
-        Measurement in points, positive where cand is worse; the breakdown holds per part the drop,
+        Measurement in points, positive where cand is worse; the breakdown holds per part the scores,
+        the drop,
         the flips both ways, McNemar's exact p, plain and by Holm, the smallest drop that the test
         sees at this n, and every flipped item with the first token at which its responses part
         (null where no ids were kept). No upper limit where ref is no better than a guess. Unlike
@@ -62,7 +70,7 @@ def evals_score_drop(pair: Pair, levels: Levels) -> Measurement:
     if reason is not None:
         return without_value(NAME, reason, unit=UNIT, n_of=N_OF)
     each = shared_levels(levels, len(columns))
-    parts = [_blinded(_part(column, each), column) for column in columns]
+    parts = [_scored(_blinded(_part(column, each), column), column) for column in columns]
     return combine(NAME, parts, levels=levels, breakdown=_flips(columns), pattern=_pattern(parts))
 
 
@@ -126,6 +134,17 @@ def _blinded(part: Part, column: _Column) -> Part:
         f"{column.name}: ref scores {score:.3g} points, no better than {guess}: no drop would show"
     )
     return replace(part, high=None, blind=why)
+
+
+def _scored(part: Part, column: _Column) -> Part:
+    """With the mean scores of both sides in points, and the items."""
+    cand = np.where(np.isfinite(column.cand), column.cand, 0.0)
+    scores = {
+        "items": float(column.ref.size),
+        "ref": POINTS * float(np.mean(column.ref)),
+        "cand": POINTS * float(np.mean(cand)),
+    }
+    return replace(part, shown={**scores, **part.shown})
 
 
 def _named(column: _Column, drops: NDArray[np.float64]) -> str:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from validate.report.claims import claims_lines
+from validate.report.evals_table import first_flips, score_rows
 from validate.report.wording import (
     clean,
     deviation_lines,
@@ -73,6 +74,7 @@ def render_console(report: Report, *, terminal: bool = False, width: int = PLAIN
     _section(console, "notes", report.notes, report)
     console.print()
     console.print(_table(report, terminal=terminal), soft_wrap=False)
+    _scores(console, report, terminal=terminal)
     for block in _blocks(report):
         console.print()
         _say(console, block)
@@ -154,6 +156,24 @@ def _table(report: Report, *, terminal: bool) -> Table:
         cells = (gate.name, value_text(gate), limit_text(gate), floor_text(gate), n)
         table.add_row(Text(shown(gate), style=_style(gate)), *(Text(clean(cell)) for cell in cells))
     return table
+
+
+def _scores(console: Console, report: Report, *, terminal: bool) -> None:
+    """Evals item by item, where scores were compared."""
+    rows = score_rows(report)
+    if not rows:
+        return
+    table = Table(box=box.SIMPLE if terminal else box.ASCII2, pad_edge=False)
+    table.add_column("score", overflow="fold")
+    for name in ("n", "ref", "cand", "lost", "gained", "drop", "p (Holm)", "MDE"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(clean(cell)) for cell in row))
+    console.print()
+    title = "scores in points, on the same items; MDE: the smallest drop seen at this n (5 %, power 80 %)"
+    _say(console, [mark(title, report)])
+    console.print(table, soft_wrap=False)
+    _say(console, [f"  {mark(line, report)}" for line in first_flips(report)])
 
 
 def _style(gate: GateReport) -> str:

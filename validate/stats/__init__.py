@@ -27,7 +27,13 @@ from validate.stats.noninferior import (
     noninferiority_proportion,
     paired_proportion_limits,
 )
-from validate.stats.paired_drop import DROP_METHOD, drop_limits, drop_n_needed, mde_drop
+from validate.stats.paired_drop import (
+    DROP_METHOD,
+    drop_limits,
+    drop_n_needed,
+    least_drop,
+    mde_drop,
+)
 from validate.stats.power_count import (
     Decision,
     mde_proportion,
@@ -111,6 +117,7 @@ __all__ = [
     "holm",
     "kaplan_meier",
     "lag_products",
+    "least_drop",
     "martingale_z",
     "mcnemar_counts",
     "mcnemar_test",

@@ -8,7 +8,7 @@ from validate.schema import Interval, Levels
 from validate.stats._check import check_levels
 from validate.stats.noninferior import paired_proportion_limits
 
-__all__ = ["DROP_METHOD", "drop_limits", "drop_n_needed", "mde_drop"]
+__all__ = ["DROP_METHOD", "drop_limits", "drop_n_needed", "least_drop", "mde_drop"]
 
 DROP_METHOD = "Tango score (lower limit exact, conditional)"
 NUISANCE = 0.1
@@ -109,6 +109,33 @@ def mde_drop(discordant: float, *, n: int, alpha: float, power: float) -> float 
     reach = float(special.ndtri(1.0 - alpha) + special.ndtri(power))
     found = reach * math.sqrt(discordant / n)
     return found if found <= discordant else None
+
+
+def least_drop(*, n: int, alpha: float, power: float) -> float | None:
+    """Smallest drop that exact McNemar rejects with ``power`` where no item is ever gained.
+
+    No discordance makes it smaller, so it stands in where ``mde_drop`` has too few discordant items
+    to go by: of ``m`` lost items and none gained the p-value is 0.5 to the power m.
+
+    Args:
+        n: Items.
+        alpha: One-sided level.
+        power: In (0, 1).
+
+    Returns:
+        A share; None where not even all items lost would be rejected.
+
+    Source:
+        McNemar, Psychometrika 12 (1947) 153; the binomial law of the lost items.
+
+    Example:
+        >>> f"{least_drop(n=500, alpha=0.05, power=0.8):.4f}"
+        '0.0134'
+    """
+    needed = math.ceil(math.log(alpha) / math.log(0.5))
+    if needed > n:
+        return None
+    return float(special.betaincinv(needed, n - needed + 1, power))
 
 
 def _high(lost: int, gained: int, n: int, factor: float, levels: Levels) -> float:

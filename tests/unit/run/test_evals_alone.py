@@ -11,6 +11,7 @@ from tests.unit.metrics.evals_made import beside
 from tests.unit.run.made import ROCM, manifest, side
 from validate.capture.importers import open_lm_eval
 from validate.errors import IncomparableError
+from validate.report import render_console
 from validate.run import compare
 from validate.run.evals_alone import evals_alone
 from validate.run.sides import proof_gaps
@@ -135,3 +136,25 @@ def test_a_suite_of_evals_alone_needs_no_such_rule(ref: Any, tmp_path: Path) -> 
     suite = load_suite(ROOT / "suites/evals.toml")
 
     assert evals_alone(ref, held("rocm", tmp_path), suite=suite, gates=select_gates(suite)) is None
+
+
+def test_console_shows_scores_flips_and_the_smallest_drop_seen(tmp_path: Path, ref: Any) -> None:
+    """600 right answers on both sides: with nothing lost, five lost items are the first that tell;
+    P(Bin(600, p) >= 5) = 0.8 at p = 0.01117."""
+    text = render_console(judged(ref, held("rocm", tmp_path, noise=0.01), tmp_path))
+
+    row = next(line for line in text.splitlines() if line.startswith("|sums"))
+    assert [cell.strip() for cell in row.strip("|").split("|")] == [
+        *("sums", "600", "100.0", "100.0", "0", "0", "0.00", "1", "1.12")
+    ]
+    assert "MDE: the smallest drop seen at this n (5 %, power 80 %)" in text
+
+
+def test_console_names_flips_both_ways(tmp_path: Path, ref: Any) -> None:
+    """Noise of a nat flips choices; they keep no ids, so no token is named."""
+    text = render_console(judged(ref, held("rocm", tmp_path, noise=1.0), tmp_path))
+
+    lost = next(line for line in text.splitlines() if line.startswith("  lost: "))
+    assert lost.startswith("  lost: arc doc ")
+    assert lost.endswith(" more in report.json")
+    assert " from token" not in lost

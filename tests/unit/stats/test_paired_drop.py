@@ -6,7 +6,15 @@ from scipy import stats
 from tests.measured import assert_measured, known
 from validate.errors import InputError
 from validate.schema import Levels
-from validate.stats import DROP_METHOD, drop_limits, drop_n_needed, mde_drop, n_min, trusted
+from validate.stats import (
+    DROP_METHOD,
+    drop_limits,
+    drop_n_needed,
+    least_drop,
+    mde_drop,
+    n_min,
+    trusted,
+)
 
 LEVELS = Levels(low=0.99, high=0.95)
 
@@ -72,6 +80,16 @@ def test_smallest_effect_is_that_of_the_survey():
     assert_measured(mde_drop(0.02, n=1319, alpha=0.05, power=0.8), 0.0097, atol=5e-5, rtol=0)
     assert_measured(mde_drop(0.04, n=1319, alpha=0.05, power=0.8), 0.0137, atol=5e-5, rtol=0)
     assert mde_drop(0.0, n=1319, alpha=0.05, power=0.8) is None
+
+
+def test_least_drop_is_of_five_lost_items() -> None:
+    """Five lost and none gained: 0.5^5 = 0.031 is the first p below 0.05; P(Bin(500, p) >= 5) = 0.8
+    at p = 0.0134, by ``scipy.stats.binom.sf``. Four items can never be rejected."""
+    found = known(least_drop(n=500, alpha=0.05, power=0.8))
+
+    assert_measured(found, 0.013405, atol=1e-6, rtol=0)
+    assert_measured(stats.binom.sf(4, 500, found), 0.8, atol=1e-9, rtol=0)
+    assert least_drop(n=4, alpha=0.05, power=0.8) is None
 
 
 def test_method_may_be_believed_from_a_hundred_items():
