@@ -18,6 +18,7 @@ from validate.report import load_report
 from validate.run import compare, golden_path
 from validate.run.drawn import shorten
 from validate.run.evals_alone import evals_alone
+from validate.run.selftest_summary import load_summary
 from validate.schema import Prompt, Side
 from validate.schema.evals import evals_of
 from validate.schema.report import Report
@@ -98,6 +99,7 @@ def judge(asked: Asked, progress: Progress) -> Report:
         blocked=(*cast.blocked, *other),
         waivers=waivers,
         golden=golden,
+        selftest=load_summary(project.root),
         command=asked.command(),
         progress=lambda what: progress(0, 0, what),
     )

@@ -22,6 +22,7 @@ from validate.report.wording import (
     machine,
     mark,
     origin,
+    selftest_lines,
     shown,
     value_text,
     verdict_words,
@@ -79,6 +80,7 @@ def render_console(report: Report, *, terminal: bool = False, width: int = PLAIN
         console.print()
         _say(console, block)
     _section(console, "claims beside the verdict", claims_lines(report), report)
+    _section(console, "selftest of the gates", selftest_lines(report), report)
     _section(console, "not tested", report.not_tested, report)
     return out.getvalue()
 

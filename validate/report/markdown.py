@@ -14,6 +14,7 @@ from validate.report.wording import (
     limit_text,
     machine,
     mark,
+    selftest_lines,
     shown,
     value_text,
     verdict_words,
@@ -54,7 +55,12 @@ def render_markdown(report: Report) -> str:
         *_listed("Notes", report.notes, report),
         *_open_gates(report),
     ]
-    bottom = [*_claims(report), *_listed("Not tested", report.not_tested, report), *_rerun(report)]
+    bottom = [
+        *_claims(report),
+        *_listed("Selftest of the gates", selftest_lines(report), report),
+        *_listed("Not tested", report.not_tested, report),
+        *_rerun(report),
+    ]
     whole = "\n".join([*top, *_all_gates(report), *bottom]) + "\n"
     if len(whole) <= MOST_CHARACTERS:
         return whole

@@ -19,6 +19,7 @@ __all__ = [
     "mark",
     "origin",
     "sample",
+    "selftest_lines",
     "shown",
     "value_text",
     "verdict_words",
@@ -245,6 +246,28 @@ def golden_lines(report: Report) -> list[str]:
         f"{one.change.upper()} {one.name}: {one.before} -> {one.after} ({one.where})"
         for one in since.changes
     ]
+
+
+def selftest_lines(report: Report) -> list[str]:
+    """What planted faults and controls say of the gates that judged, or that nothing is known."""
+    found = report.selftest
+    if found is None:
+        return ["no selftest is stored, so nothing says which faults these gates see"]
+    lines = [
+        f"{found.caught} of {found.faults} planted faults caught, {found.inconclusive} beyond the "
+        f"sample; {found.flagged} of {found.controls} controls flagged; "
+        + (
+            f"{found.alarms} alarms on {found.clean} clean candidates"
+            if found.clean
+            else "no clean candidates were run"
+        ),
+        f"{found.date}, sources {found.sources_digest[:12]}",
+    ]
+    if not found.complete:
+        lines.append("incomplete: some cases were not judged")
+    if found.stale:
+        lines.append("stale: the sources have changed since; next: validate selftest")
+    return lines
 
 
 def deviation_lines(report: Report) -> list[str]:

@@ -24,6 +24,7 @@ from validate.schema.report import (
     SuiteReport,
     WorstReport,
 )
+from validate.schema.selftest import SelftestSummary
 from validate.schema.series import Series, WorstCase
 from validate.schema.suite import AREAS, Limits, Suite
 from validate.schema.verdict import NoiseFloor, Outcome, Verdict
@@ -61,6 +62,7 @@ def assemble(
     series: tuple[Series, ...] = (),
     worst: tuple[WorstCase, ...] = (),
     untested: tuple[str, ...] = (),
+    selftest: SelftestSummary | None = None,
 ) -> Report:
     """The report of one run.
 
@@ -75,6 +77,7 @@ def assemble(
         golden: The suite's golden report, if there is one.
         series: What is drawn.
         worst: Rows that gates point at.
+        selftest: What the selftest of this tool found.
         untested: Sentences on what this run could not test, after the gates left out.
     """
     return Report(
@@ -100,6 +103,7 @@ def assemble(
         not_tested=_not_tested(verdicts, cast=cast, suite=suite, untested=untested),
         limits={key: limit_report(limit) for key, limit in limits.entries.items()},
         since_golden=since_golden(suite, limits, golden=golden),
+        selftest=selftest,
         series=series,
         worst_cases=worst,
         prompts=prompts,

@@ -20,6 +20,7 @@ from validate.run.worst_cases import worst_cases
 from validate.schema.measurement import Levels, Measurement
 from validate.schema.pair import Pair, Side
 from validate.schema.report import Report
+from validate.schema.selftest import SelftestSummary
 from validate.schema.series import Series, WorstCase
 from validate.schema.suite import SETTINGS, GateSpec, Limits, Suite, Waiver
 from validate.schema.verdict import Limit, NoiseFloor, Outcome, Verdict
@@ -136,6 +137,7 @@ def compare(
     blocked: Sequence[str] = (),
     waivers: Sequence[Waiver] = (),
     golden: Report | None = None,
+    selftest: SelftestSummary | None = None,
     command: str | None = None,
     metrics: Mapping[str, Metric] = METRICS,
     make_pair: PairMaker = pair,
@@ -163,6 +165,7 @@ def compare(
         blocked: Reasons known beforehand why nothing may be judged (a stale golden).
         waivers: Findings that do not count; checked beforehand by ``check_waivers``.
         golden: The golden report of this suite, whose limits are held against those in force.
+        selftest: What the selftest of this tool found, for the report.
         command: The command line up to ``--only``, for rerun lines; None: made from labels.
         metrics: Metrics by name.
         make_pair: ``pairing.pair``; where evals alone are judged, those of ``pairing`` for them.
@@ -222,6 +225,7 @@ def compare(
         prompts=tuple(prompts),
         blocked=tuple(blocked),
         golden=golden,
+        selftest=selftest,
         series=judged.series,
         worst=judged.worst,
         untested=() if alone is None else alone.untested,

@@ -58,6 +58,7 @@ def load_summary(root: Path) -> SelftestSummary | None:
     if not path.is_file():
         return None
     try:
-        return summary_of(Selftest.model_validate_json(path.read_bytes()))
+        table = Selftest.model_validate_json(path.read_bytes())
     except ValidationError:
         return None
+    return summary_of(table) if table.rows else None

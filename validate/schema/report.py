@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from validate.schema.claims import ClaimsReport
 from validate.schema.manifest import Evidence, Provenance
+from validate.schema.selftest import SelftestSummary
 from validate.schema.series import Series, WorstCase
 from validate.schema.verdict import EXIT_CODES, GateKind, Outcome
 
@@ -237,7 +238,8 @@ class Report(_Record):
     """The whole limits file in force, by table."""
     since_golden: SinceGolden | None = None
     """What was loosened or tightened since the golden report."""
-    selftest: None = None
+    selftest: SelftestSummary | None = None
+    """What the selftest of the tool found, planted fault by planted fault; null: none was run."""
     series: tuple[Series, ...] = ()
     """What plots are drawn from; absent from the JSON where empty."""
     worst_cases: tuple[WorstCase, ...] = ()
