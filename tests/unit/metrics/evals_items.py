@@ -64,7 +64,7 @@ def eval_side(label: str, *, weights: str = "seed1", **changes: Any) -> FakeSide
 def matched(*pairs: EvalPair, ref: Any = None, cand: Any = None) -> Pair:
     """Paired evals; two sides of the same weights where none are given."""
     made = Pair.__new__(Pair)
-    fields = {
+    fields: dict[str, Any] = {
         "evals": EvalMatch(pairs=pairs),
         "_cache": {},
         "ref": ref or eval_side("cuda"),

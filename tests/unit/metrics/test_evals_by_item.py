@@ -190,8 +190,18 @@ class TestIdentical:
 class TestPrompts:
     def test_wrong_prompts_by_side(self) -> None:
         """One BOS is asked of ref; cand's tokenizer is not known, so that only two are wrong there."""
-        ref = [{"bos": 1}, {"bos": 0}, {"bos": None, "truncated": True}, {"bos": 1}]
-        cand = [{"bos": 1}, {"bos": 0}, {"bos": 2}, {"bos": 1, "truncated": True}]
+        ref: list[dict[str, Any]] = [
+            {"bos": 1},
+            {"bos": 0},
+            {"bos": None, "truncated": True},
+            {"bos": 1},
+        ]
+        cand: list[dict[str, Any]] = [
+            {"bos": 1},
+            {"bos": 0},
+            {"bos": 2},
+            {"bos": 1, "truncated": True},
+        ]
         hashes = [*["h"] * 3, None]
         held = [
             [
@@ -229,10 +239,10 @@ class TestPrompts:
 class TestRates:
     def test_every_kind_on_both_sides(self) -> None:
         """Ten items; kinds overlap: a blank answer is unreadable too."""
-        fine = {"response": "a", "answer": "a", "finish": "stop"}
-        blank = {"response": " ", "answer": "[invalid]", "finish": "stop"}
-        cut = {"response": "a", "answer": "a", "finish": "length"}
-        lost = {**fine, "scores": {"acc": float("nan")}}
+        fine: dict[str, Any] = {"response": "a", "answer": "a", "finish": "stop"}
+        blank: dict[str, Any] = {"response": " ", "answer": "[invalid]", "finish": "stop"}
+        cut: dict[str, Any] = {"response": "a", "answer": "a", "finish": "length"}
+        lost: dict[str, Any] = {**fine, "scores": {"acc": float("nan")}}
         ref = [blank, cut, cut, *[fine] * 7]
         cand = [fine, cut, blank, blank, blank, lost, *[fine] * 4]
         found = measure("evals.rates", matched(eval_pair(ref, cand)))
@@ -265,7 +275,7 @@ class TestRates:
     def test_kinds_that_one_item_cannot_tell_are_left_out(
         self, change: dict[str, Any], kinds: list[str]
     ) -> None:
-        fine = {"response": "a", "answer": "a", "finish": "stop"}
+        fine: dict[str, Any] = {"response": "a", "answer": "a", "finish": "stop"}
         found = measure("evals.rates", matched(eval_pair([fine, fine], [fine, {**fine, **change}])))
 
         drops = [name for name in found.breakdown if name.endswith(": drop")]
@@ -301,7 +311,10 @@ class TestLength:
     def test_characters_where_one_item_keeps_no_ids(self) -> None:
         """Texts of 10 and 5 characters; the ids say otherwise and are not asked."""
         ref = [{"response": "a" * 10, "token_ids": (1,)}] * 2
-        cand = [{"response": "a" * 5, "token_ids": (1,)}, {"response": "", "token_ids": None}]
+        cand: list[dict[str, Any]] = [
+            {"response": "a" * 5, "token_ids": (1,)},
+            {"response": "", "token_ids": None},
+        ]
         found = measure("evals.length", matched(eval_pair(ref, cand)))
 
         assert found.value == 100.0
@@ -329,7 +342,9 @@ class TestSignal:
     )
     def test_items_of_cand_that_carry_nothing(self, held: list[dict[str, Any]], count: int) -> None:
         """One choice of exactly 0 may be real, two are not; twenty alike are no chance."""
-        sound = [{"loglikelihoods": (-1.0 - at,), "response": "a"} for at in range(len(held))]
+        sound: list[dict[str, Any]] = [
+            {"loglikelihoods": (-1.0 - at,), "response": "a"} for at in range(len(held))
+        ]
         found = measure("evals.signal", matched(eval_pair(sound, held)))
 
         assert found.value == float(count)
@@ -339,7 +354,8 @@ class TestSignal:
             assert (found.worst.place, found.worst.value) == ("cand: t", float(count))
 
     def test_worst_is_the_task_with_most(self) -> None:
-        zero, fine = {"loglikelihoods": (0.0, 0.0)}, {"loglikelihoods": (-1.0, -2.0)}
+        zero: dict[str, Any] = {"loglikelihoods": (0.0, 0.0)}
+        fine: dict[str, Any] = {"loglikelihoods": (-1.0, -2.0)}
         few = eval_pair([zero, fine, fine], [fine] * 3, name="few")
         most = eval_pair([fine] * 3, [zero, zero, fine], name="most")
         found = measure("evals.signal", matched(few, most))
@@ -356,7 +372,8 @@ class TestSignal:
 
     def test_extractors_that_disagree(self) -> None:
         """Of four items two extractors score one otherwise on ref and three on cand."""
-        right, wrong = {"scores": {"acc": 1.0}}, {"scores": {"acc": 0.0}}
+        right: dict[str, Any] = {"scores": {"acc": 1.0}}
+        wrong: dict[str, Any] = {"scores": {"acc": 0.0}}
         strict = eval_pair([right] * 4, [right] * 4, through="strict-match")
         loose = eval_pair(
             [right, right, right, wrong], [wrong, wrong, wrong, right], through="flexible-extract"
@@ -370,7 +387,8 @@ class TestSignal:
 
     def test_chance_by_side(self) -> None:
         """30 of 30 right against a chance of 1/4, and 8 of 30."""
-        right, wrong = {"scores": {"acc": 1.0}}, {"scores": {"acc": 0.0}}
+        right: dict[str, Any] = {"scores": {"acc": 1.0}}
+        wrong: dict[str, Any] = {"scores": {"acc": 0.0}}
         one = eval_pair([right] * 30, [right] * 8 + [wrong] * 22, chance=0.25)
 
         assert measure("evals.signal", matched(one)).breakdown == {"cand t: acc at chance": 1.0}

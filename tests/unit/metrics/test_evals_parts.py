@@ -20,7 +20,8 @@ from validate.metrics._evals_parts import (
 from validate.schema import Levels, Measurement, Pair
 from validate.stats import betting_limits, mcnemar_counts
 
-RIGHT, WRONG = {"scores": {"acc": 1.0}}, {"scores": {"acc": 0.0}}
+RIGHT: dict[str, Any] = {"scores": {"acc": 1.0}}
+WRONG: dict[str, Any] = {"scores": {"acc": 0.0}}
 
 
 def measure(name: str, pair: Pair) -> Measurement:
@@ -225,10 +226,11 @@ def shifted(by: list[float], choices: int = 1) -> tuple[list[dict[str, Any]], li
 
 class TestLoglikDelta:
     def test_two_tasks_and_their_figures(self) -> None:
-        """a: 1..10 hundredths, rank 9 of 10 is 0.09; b: 0.5 twice and eight zeros, rank 9 is 0.5."""
+        """a: 1..10 hundredths, rank 9 of 10 is 0.09; b: eight zeros, 0.5 and 0.75, rank 9 is 0.5; c: 0."""
         a = eval_pair(*shifted([at / 100 for at in range(1, 11)]), name="a")
-        b = eval_pair(*shifted([0.0] * 8 + [0.5, -0.75]), name="b")
-        found = measure("evals.loglik_delta", matched(a, b))
+        b = eval_pair(*shifted([0.0] * 8 + [-0.5, 0.75]), name="b")
+        c = eval_pair(*shifted([0.0] * 10), name="c")
+        found = measure("evals.loglik_delta", matched(a, b, c))
 
         assert_measured(known(found.value), 0.5, atol=1e-12, rtol=0)
         assert (found.n, found.n_of) == (10, "documents of a")
@@ -237,10 +239,15 @@ class TestLoglikDelta:
         assert_measured(known(found.worst.value), 0.75, atol=1e-12, rtol=0)
         assert_measured(known(found.worst_value), 0.75, atol=1e-12, rtol=0)
         assert_measured(
-            list(found.breakdown.values()), [0.09, -0.055, 0.10, 0.5, 0.0, 0.75], atol=1e-12, rtol=0
+            list(found.breakdown.values()),
+            [0.09, -0.055, 0.10, 0.5, 0.0, 0.75, 0.0, 0.0, 0.0],
+            atol=1e-12,
+            rtol=0,
         )
         assert list(found.breakdown) == [
-            f"{task}: {figure}" for task in "ab" for figure in ("p90", "median, signed", "greatest")
+            f"{task}: {figure}"
+            for task in "abc"
+            for figure in ("p90", "median, signed", "greatest")
         ]
         # ln(0.05) / ln(0.9) = 28.43
         assert found.n_needed == 29
@@ -255,8 +262,14 @@ class TestLoglikDelta:
 
     def test_mean_over_the_choices_of_a_document(self) -> None:
         """Two documents of 2 and 3 choices: (0.1 + 0.3) / 2 = 0.2 and 0.6 / 3 = 0.2; signed 0.1, -0.2."""
-        ref = [{"loglikelihoods": (-1.0, -2.0)}, {"loglikelihoods": (-3.0, -4.0, -5.0)}]
-        cand = [{"loglikelihoods": (-1.1, -1.7)}, {"loglikelihoods": (-3.0, -4.0, -5.6)}]
+        ref: list[dict[str, Any]] = [
+            {"loglikelihoods": (-1.0, -2.0)},
+            {"loglikelihoods": (-3.0, -4.0, -5.0)},
+        ]
+        cand: list[dict[str, Any]] = [
+            {"loglikelihoods": (-1.1, -1.7)},
+            {"loglikelihoods": (-3.0, -4.0, -5.6)},
+        ]
         found = measure("evals.loglik_delta", matched(eval_pair(ref, cand)))
 
         assert_measured(
