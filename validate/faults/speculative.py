@@ -275,7 +275,9 @@ SPECULATIVE_SAMPLES: Mapping[str, Sample] = {
     # 0.035 of the inverse temperature over 16,384 tokens, their sign by the request's temperature.
     "SP-09": Sample(effects={"speculative.surprisal": 0.035}),
     # Sixteen prompts are too few for a median of this spread.
-    **dict.fromkeys(("SP-02", "SP-03", "SP-05", "SP-06"), Sample(tokens=32, prompts="all")),
+    **dict.fromkeys(
+        ("SP-02", "SP-03", "SP-05", "SP-06", "SP-12", "ND-04"), Sample(tokens=32, prompts="all")
+    ),
 }
 """Faults that a default capture is too short or too narrow for, with what is enough."""
 
