@@ -1,8 +1,10 @@
 """Who takes part in a comparison: ref, cand, the repeats of ref, the oracle and its weights."""
 
+import contextlib
+import gc
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -183,9 +185,27 @@ def open_side(side: Resolved) -> CaptureReader | EvalFolder:
     Raises:
         CaptureError: It is damaged.
     """
-    if not (side.path / MANIFEST).is_file() and is_lm_eval_folder(side.path):
+    if (side.path / MANIFEST).is_file() or not is_lm_eval_folder(side.path):
+        return _open(side)
+    with _uncollected():
         return open_lm_eval(side.path, label=side.label)
-    return _open(side)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """No search for cycles while items are read by the 100,000, which hold none.
+
+    Read items are left out of later searches too: looking through them again and again takes
+    longer than all metrics together.
+    """
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if on:
+            gc.enable()
 
 
 def _open(side: Resolved) -> CaptureReader:

@@ -117,16 +117,16 @@ def identical_answers(pair: Pair) -> Reason | None:
 
 def _identical(one: EvalPair) -> bool:
     """Whether real numbers, or answers drawn at a temperature, are all the same."""
-    values = {value for item in one.ref for value in item.loglikelihoods}
-    if len(values) >= IDENTICAL_MIN:
-        return all(
-            a.loglikelihoods == b.loglikelihoods for a, b in zip(one.ref, one.cand, strict=True)
-        )
+    both = list(zip(one.ref, one.cand, strict=True))
+    if any(a.loglikelihoods != b.loglikelihoods for a, b in both):
+        return False
+    if len({value for item in one.ref for value in item.loglikelihoods}) >= IDENTICAL_MIN:
+        return True
     drawn = one.task.generation.get("do_sample") == "true"
     answers = {item.response for item in one.ref if item.response}
     if not drawn or len(answers) < IDENTICAL_MIN:
         return False
-    return all(a.response == b.response for a, b in zip(one.ref, one.cand, strict=True))
+    return all(a.response == b.response for a, b in both)
 
 
 def by_doc(items: Sequence[EvalItem], values: NDArray[np.float64]) -> NDArray[np.float64]:

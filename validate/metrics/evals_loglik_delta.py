@@ -98,7 +98,8 @@ def _holds(one: EvalPair) -> bool:
 def _sizes(one: EvalPair) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean |Δ| and mean Δ of each document."""
     counts = np.array([len(item.loglikelihoods) for item in one.ref])
-    ref, cand = _flat(one.ref), _flat(one.cand)
+    ref = _flat(one.ref)
+    cand = ref if one.cand is one.ref else _flat(one.cand)
     with np.errstate(invalid="ignore"):
         moved = np.where(ref == cand, 0.0, cand - ref)
     moved = np.where(np.isnan(moved), np.inf, moved)

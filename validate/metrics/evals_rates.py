@@ -1,7 +1,10 @@
 """``evals.rates``: does cand give more empty, cut or unreadable answers than ref?"""
 
-import math
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from validate.metrics._evals import blocked, hygiene
 from validate.metrics._evals_parts import binary_part, combine, shared_levels
@@ -11,6 +14,7 @@ from validate.schema.evals import EvalItem, EvalPair
 
 __all__ = ["evals_rates"]
 
+Flags = NDArray[np.bool_]
 NAME, UNIT, N_OF = "evals.rates", "points", "items"
 UNREADABLE = "[invalid]"
 """What lm-eval's regular-expression filters give where nothing matches."""
@@ -46,35 +50,38 @@ def evals_rates(pair: Pair, levels: Levels) -> Measurement:
     parts = []
     shown = {}
     for one, kind, bad in asked:
-        found = list(zip([bad(a) for a in one.ref], [bad(b) for b in one.cand], strict=True))
-        rose = sum(b and not a for a, b in found)
-        fell = sum(a and not b for a, b in found)
+        ref = bad(one.ref)
+        cand = ref if one.cand is one.ref else bad(one.cand)
+        rose, fell = int((cand & ~ref).sum()), int((ref & ~cand).sum())
         name = f"{one.name}, {kind}"
-        parts.append(binary_part(name, rose, fell, len(found), levels=each))
-        for role, at in (("ref", 0), ("cand", 1)):
-            count = sum(both[at] for both in found)
+        parts.append(binary_part(name, rose, fell, ref.size, levels=each))
+        for role, side in (("ref", ref), ("cand", cand)):
+            count = int(side.sum())
             if count:
-                shown[f"{name}: {role} %"] = 100.0 * count / len(found)
+                shown[f"{name}: {role} %"] = 100.0 * count / ref.size
     return combine(NAME, parts, levels=levels, breakdown=shown)
 
 
-def _empty(item: EvalItem) -> bool:
-    return item.response is not None and not item.response.strip()
+def _empty(items: Sequence[EvalItem]) -> Flags:
+    return np.array([item.response is not None and not item.response.strip() for item in items])
 
 
-def _cut(item: EvalItem) -> bool:
-    return item.finish == "length"
+def _cut(items: Sequence[EvalItem]) -> Flags:
+    return np.array([item.finish == "length" for item in items])
 
 
-def _unreadable(item: EvalItem) -> bool:
-    return item.answer == UNREADABLE
+def _unreadable(items: Sequence[EvalItem]) -> Flags:
+    return np.array([item.answer == UNREADABLE for item in items])
 
 
-def _invalid(item: EvalItem) -> bool:
-    return not math.isfinite(sum(item.loglikelihoods) + sum(item.scores.values()))
+def _invalid(items: Sequence[EvalItem]) -> Flags:
+    """A number among scores and log-likelihoods is none: their sum is none either, or overflows."""
+    sums = np.array([sum(item.loglikelihoods, sum(item.scores.values())) for item in items])
+    bad: Flags = ~np.isfinite(sums)
+    return bad
 
 
-_KINDS: dict[str, Callable[[EvalItem], bool]] = {
+_KINDS: dict[str, Callable[[Sequence[EvalItem]], Flags]] = {
     "empty": _empty,
     "cut": _cut,
     "unreadable": _unreadable,
@@ -84,9 +91,9 @@ _KINDS: dict[str, Callable[[EvalItem], bool]] = {
 
 def _known(one: EvalPair, kind: str) -> bool:
     """Whether both sides' items of a task can tell."""
-    items = (*one.ref, *one.cand)
     if kind == "invalid":
         return True
+    items = itertools.chain(one.ref, one.cand)
     if kind == "cut":
         return all(item.finish is not None for item in items)
     return all(item.response is not None for item in items)

@@ -81,9 +81,10 @@ def _empty(items: Sequence[EvalItem]) -> tuple[int, str]:
         return count, "log-likelihoods of exactly 0: an empty slice was summed"
     if len(items) < FEW:
         return 0, ""
-    values = {value for item in items for value in item.loglikelihoods}
-    if len(values) == 1:
-        return len(items), f"every log-likelihood is {next(iter(values)):g}: no variance at all"
+    values = (value for item in items for value in item.loglikelihoods)
+    first = next(values, None)
+    if first is not None and all(value == first for value in values):
+        return len(items), f"every log-likelihood is {first:g}: no variance at all"
     if all(item.response is not None and not item.response.strip() for item in items):
         return len(items), "every response is empty"
     return 0, ""

@@ -82,7 +82,8 @@ def match_evals(ref: Side, cand: Side) -> EvalMatch:
         for label in task.filters:
             one, two = held[0][name, label], held[1][name, label]
             if a is b:
-                pairs.append(EvalPair(task=task, filter=label, ref=tuple(one), cand=tuple(one)))
+                same = tuple(one)
+                pairs.append(EvalPair(task=task, filter=label, ref=same, cand=same))
             else:
                 pairs += _join(task, label, one, two, reasons.append)
     if reasons:

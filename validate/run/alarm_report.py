@@ -4,11 +4,11 @@ from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
-from scipy import stats
 
 import validate
 from validate.run.false_alarms import Alarms, CleanSets, Where, simulate
 from validate.schema.suite import Limits
+from validate.stats import binomial_quantile
 from validate.suite import limits_digest
 
 __all__ = ["CONFIDENCE", "AlarmCount", "FalseAlarms", "allowed", "count_alarms"]
@@ -61,7 +61,7 @@ def allowed(runs: int, alpha: float) -> int:
         >>> allowed(2000, 0.01)
         31
     """
-    return int(stats.binom.ppf(CONFIDENCE, runs, alpha))
+    return binomial_quantile(CONFIDENCE, n=runs, p=alpha)
 
 
 def count_alarms(

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from validate.metrics._spec_read import spec_side
 from validate.metrics._spec_streams import (
@@ -21,6 +20,7 @@ from validate.metrics._spec_streams import (
 from validate.metrics.speculative_uniform import INFORMATIVE
 from validate.schema.pair import Pair
 from validate.schema.series import Series, SeriesAxis, SeriesLine
+from validate.stats import binomial_quantile
 
 __all__ = ["acceptance_series", "uniform_series"]
 
@@ -59,7 +59,7 @@ def _histogram(side: SpecSide, drawn: Drawn) -> Series | None:
         n = n or int(found.size)
     if not lines:
         return None
-    low, high = (float(stats.binom.ppf(q, n, 1.0 / BINS)) for q in (OUTER, 1.0 - OUTER))
+    low, high = (float(binomial_quantile(q, n=n, p=1.0 / BINS)) for q in (OUTER, 1.0 - OUTER))
     expected = SeriesLine(
         name="uniform, with the band of 99 of 100 bins",
         role="expected",

@@ -1,6 +1,7 @@
 """Numbers in, intervals, p-values and power out; SciPy does the work."""
 
 from validate.stats.binomial import binomial_test, mcnemar_counts, mcnemar_test
+from validate.stats.binomial_law import binomial_quantile
 from validate.stats.bootstrap import bootstrap_limits, resamples_needed
 from validate.stats.bounded import bernstein_limits, betting_limits
 from validate.stats.cluster import cluster_mean_limits, cluster_ratio_limits
@@ -95,6 +96,7 @@ __all__ = [
     "abs_median_limits",
     "bernstein_limits",
     "betting_limits",
+    "binomial_quantile",
     "binomial_test",
     "bootstrap_limits",
     "cluster_mean_limits",
