@@ -30,6 +30,8 @@ __all__ = ["judge_case", "note_of", "row_of", "sources", "write_note"]
 
 CAUGHT = (Outcome.FAIL, Outcome.INCOMPARABLE)
 GRAVEST = (Outcome.INCOMPARABLE, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
+MOST_REASON = 300
+"""Characters kept of what a gate or pairing said."""
 PAIRING = "pairing"
 """What catches a case whose captures do not match."""
 EVALS_SUITE = "suites/evals.toml"
@@ -183,8 +185,8 @@ def _refused(case: Case, error: IncomparableError, *, ref: Side, cand: Side) -> 
         verdict=verdict,
         caught_by=(PAIRING,),
         missed_by=() if wanted else case.gates,
-        gates=(GateFinding(gate=PAIRING, outcome=verdict, value=None, reason=why[:400]),),
-        finding=f"{PAIRING}: {why[:400]}",
+        gates=(GateFinding(gate=PAIRING, outcome=verdict, value=None, reason=why[:MOST_REASON]),),
+        finding=f"{PAIRING}: {why[:MOST_REASON]}",
         held=wanted or not case.leading,
         stage=case.stage,
         where=case.where,
@@ -251,7 +253,7 @@ def _finding(gate: GateReport) -> GateFinding:
         gate=gate.name,
         outcome=gate.outcome,
         value=None if measured is None else measured.value,
-        reason=gate.reason,
+        reason=None if gate.reason is None else gate.reason[:MOST_REASON],
         needed=_needed(gate) if gate.outcome is Outcome.INCONCLUSIVE else None,
     )
 
