@@ -1,72 +1,107 @@
 """The number of tokens that an INCONCLUSIVE verdict names is enough."""
 
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from validate.capture.project import load_project
+from validate.gates.lossless import MARGIN
 from validate.run import compare
 from validate.run.drawn import shorten
+from validate.schema.report import GateReport, Report
 from validate.selftest.cases import Case, find_area
-from validate.selftest.judge import row_of
 from validate.selftest.stage import Bench, make_cand, set_stage
 from validate.suite import load_limits, load_suite
 
 pytestmark = [pytest.mark.statistical, pytest.mark.golden, pytest.mark.slow]
 
-UNSURE = (
-    *("inside-09", "inside-17", "recall-64-1", "text-00", "text-01", "text-02", "text-03"),
-    *("unicode-1", "unicode-3", "boundary-65"),
-)
-"""Prompts on which the drafter's expected acceptance is below 0.9: the cut that reads its token
-moves acceptance by about the effect that `speculative.acceptance_z` states."""
-SEEDS = 20
+GATE = "speculative.uniform"
+SEEDS = range(101, 121)
 FEW = 200
+GRAVEST = ("INCOMPARABLE", "FAIL", "INCONCLUSIVE", "PASS")
 
 
-def test_with_the_number_of_tokens_named_a_peeking_cut_fails(monkeypatch: pytest.MonkeyPatch):
-    """INCONCLUSIVE at 200 tokens, FAIL at the number named there, in 19 of 20 seeds each.
+class Seen(NamedTuple):
+    """What one seed gave."""
 
-    Of captures made for the purpose, 20 of 20 did both; a test of power 95 % has fewer than 18
-    FAILs of 20 with probability 8 %, but the effect here is above the stated one.
+    at_few: str
+    """Gravest verdict of the area."""
+    named: int
+    """Tokens that the gate names."""
+    at_named: str
+    """Verdict of the gate with them."""
+
+
+def test_with_the_number_of_tokens_named_greedy_rows_fail(monkeypatch: pytest.MonkeyPatch):
+    """INCONCLUSIVE at 200 tokens for most seeds, FAIL at the number named there for 19 of 20.
+
+    Seeds were fixed before a look. With numbers of its own for each seed, 17 of 20 were
+    INCONCLUSIVE at 200 (3 FAILed at once) and 19 of 20 FAILed at the number named, 762 to 923;
+    with one key for all seeds 16 and 18. Seeds 107 and 111 are at the edge: where a token falls
+    inside its own mass is drawn from the digest of the capture, so that one made anew may miss
+    both. A test of power 95 % has fewer than 18 FAILs of 20 with probability 8 %.
     """
     root = Path(__file__).resolve().parents[2]
     monkeypatch.chdir(root)
     monkeypatch.setattr(os, "environ", os.environ | {"OMP_NUM_THREADS": "1"})
+
+    seen = [_seen(_judge(root, seed)) for seed in SEEDS]
+
+    assert sum(one.at_few == "INCONCLUSIVE" for one in seen) >= 14, seen
+    assert sum(one.at_named == "FAIL" for one in seen) >= 18, seen
+
+
+def _judge(root: Path, seed: int) -> Callable[[int], Report]:
+    """The comparison of one capture, by the number of sampled tokens that count."""
     bench = Bench(
         area="speculative",
         ref="cuda",
         project=root / "validate.toml",
         suite=root / "suites/default.toml",
     )
-    verdicts = [_verdicts(bench, seed) for seed in range(1, SEEDS + 1)]
-
-    assert sum(first == "INCONCLUSIVE" for first, _ in verdicts) >= SEEDS - 1, verdicts
-    assert sum(second == "FAIL" for _, second in verdicts) >= SEEDS - 1, verdicts
-
-
-def _verdicts(bench: Bench, seed: int) -> tuple[str, str]:
-    project = load_project(bench.project)
-    suite = load_suite(bench.suite)
-    target = f"rocm:fault=VX-21,seed={seed},tokens=176"
-    case = Case(id="VX-21", is_fault=True, title="", source="", target=target, expect="FAIL")
+    project, suite = load_project(bench.project), load_suite(bench.suite)
+    target = f"rocm:fault=VX-40,draft=off,seed={seed}"
+    case = Case(id="VX-40", is_fault=True, title="", source="", target=target, expect="FAIL")
     stage = set_stage(bench, case, area=find_area(bench.area), project=project, suite=suite)
     cand = make_cand(case, stage, project)
 
-    def judged(tokens: int):
-        found = compare(
+    def judged(tokens: int) -> Report:
+        return compare(
             ref=stage.ref,
-            cand=shorten(cand, tokens, prompts=UNSURE),
+            cand=shorten(cand, tokens),
             suite=suite,
             limits=load_limits(project.root / suite.limits),
             repeats=stage.repeats,
             oracle=stage.oracle,
             only=(bench.area,),
-            prompts=UNSURE,
         )
-        return row_of(case, found, area=bench.area, prompts=len(UNSURE))
 
+    return judged
+
+
+def _seen(judged: Callable[[int], Report]) -> Seen:
     first = judged(FEW)
-    assert first.needed is not None
-    return first.verdict.value, judged(first.needed).verdict.value
+    area = {gate.outcome.value for gate in first.gates if gate.name.startswith("speculative.")}
+    named = _named(_gate(first))
+    at_named = _gate(judged(named)).outcome.value
+    return Seen(next(one for one in GRAVEST if one in area), named, at_named)
+
+
+def _gate(report: Report) -> GateReport:
+    return next(gate for gate in report.gates if gate.name == GATE)
+
+
+def _named(gate: GateReport) -> int:
+    """As its reason says where it is INCONCLUSIVE, and would say where it FAILs already."""
+    measured, limit = gate.measurement, gate.limit
+    assert measured is not None
+    assert measured.detects is not None
+    assert limit is not None
+    named = math.ceil(MARGIN * measured.n * (measured.detects / limit.value) ** 2)
+    if gate.outcome.value == "INCONCLUSIVE":
+        assert f"about {named} needed" in (gate.reason or "")
+    return named
