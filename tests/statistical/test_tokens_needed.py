@@ -17,7 +17,7 @@ from validate.selftest.cases import Case, find_area
 from validate.selftest.stage import Bench, make_cand, set_stage
 from validate.suite import load_limits, load_suite
 
-pytestmark = [pytest.mark.statistical, pytest.mark.golden, pytest.mark.slow]
+pytestmark = [pytest.mark.statistical, pytest.mark.golden, pytest.mark.long]
 
 GATE = "speculative.uniform"
 SEEDS = range(101, 121)
