@@ -13,12 +13,13 @@ from tests.measured import assert_measured, known
 from tests.topk import as_topk
 from tests.unit.metrics.renorm_made import ROW, artifact, divided, made_pair, side
 from validate.metrics._bulk import _missing
-from validate.metrics._explained import Reason, checked_streams
+from validate.metrics._explained import checked_streams
 from validate.metrics._finite import look
 from validate.metrics._kl_breakdown import kl_breakdown, kl_pattern
 from validate.metrics._logit_rows import logit_rows
 from validate.metrics._places import Place
 from validate.metrics._positions import where_positions
+from validate.metrics._reason import Reason
 from validate.metrics._renorm_asked import _counts
 from validate.metrics._renorm_judge import RowCase, judge_row, rounding, tie_band
 from validate.metrics._routing import NEVER, Choice, Flips, _weights
