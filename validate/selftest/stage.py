@@ -29,6 +29,8 @@ __all__ = ["ORACLE", "Bench", "Stage", "make_cand", "set_stage", "stage_key"]
 
 ORACLE = "oracle"
 """Name of the target that is taken as the truth."""
+_OF_MACHINE = frozenset(("torch", "device", "card", "cpu", "processors", "environment"))
+"""Parts of a capture's key that say where it was made, not what of."""
 RUN_HERE = "reference"
 """What stands in for a stored ref on prompts that no golden holds."""
 
@@ -142,14 +144,24 @@ def make_cand(case: Case, stage: Stage, project: Project) -> Side:
 
 
 def stage_key(case: Case, stage: Stage, project: Project) -> dict[str, str]:
-    """What the numbers of a case rest on, by name."""
+    """What the numbers of a case rest on, by name; a row of another machine is as good as one here."""
     target = _cand(case, project)
     others = [stage.ref, *stage.repeats, *(() if stage.oracle is None else (stage.oracle,))]
+    made = _key(target, project, stage.prompts, stage.prompt_set)
+    kept = {name: value for name, value in made.items() if name not in _OF_MACHINE}
     return {
         "case": repr(case),
-        "cand": json.dumps(_key(target, project, stage.prompts, stage.prompt_set), sort_keys=True),
-        "beside": json.dumps([capture_digest(side) for side in others]),
+        "cand": json.dumps(kept, sort_keys=True),
+        "beside": json.dumps([_beside_key(side) for side in others]),
     }
+
+
+def _beside_key(side: Side) -> str:
+    """A stored capture by its digest; one that is made here by what it is made from."""
+    told = side.manifest
+    if getattr(side, "digest", None) is None and not told.target.startswith(RUN_HERE):
+        return capture_digest(side)
+    return f"{told.target} {told.sources_digest} {told.prompt_digest} {told.model.weights_digest}"
 
 
 def digest(key: dict[str, str]) -> str:
