@@ -353,6 +353,21 @@ class TestSignal:
         if found.worst is not None:
             assert (found.worst.place, found.worst.value) == ("cand: t", float(count))
 
+    @pytest.mark.parametrize(
+        ("value", "why"),
+        [
+            (0.0, "log-likelihoods of exactly 0: an empty slice was summed"),
+            (-3.5, "every log-likelihood is -3.5: no variance at all"),
+        ],
+    )
+    def test_twenty_equal_numbers_in_words(self, value: float, why: str) -> None:
+        held = [{"loglikelihoods": (value,)}] * 20
+        sound = [{"loglikelihoods": (-1.0 - at,)} for at in range(20)]
+
+        assert measure("evals.signal", matched(eval_pair(sound, held))).pattern == (
+            f"cand t: 20 items, {why}"
+        )
+
     def test_worst_is_the_task_with_most(self) -> None:
         zero: dict[str, Any] = {"loglikelihoods": (0.0, 0.0)}
         fine: dict[str, Any] = {"loglikelihoods": (-1.0, -2.0)}

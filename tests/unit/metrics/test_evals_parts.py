@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.measured import assert_measured, known
-from tests.unit.metrics.evals_items import eval_pair, matched
+from tests.unit.metrics.evals_items import eval_pair, eval_side, matched
 from tests.unit.metrics.evals_made import LEVELS
 from validate.metrics import METRICS
 from validate.metrics._evals_parts import (
@@ -215,6 +215,35 @@ class TestScoreDrop:
         }
 
         assert measure("evals.score_drop", matched(*pairs)).pattern == told[fell]
+
+    @pytest.mark.parametrize(("ref", "cand"), [(1.0, 0.5), (0.5, 0.5)])
+    def test_grades_on_one_side_are_no_right_and_wrong(self, ref: float, cand: float) -> None:
+        """Half a point lost of every item, or none: over documents, and equal ones do not fall."""
+        held = [[{"scores": {"acc": value}}] * 150 for value in (ref, cand)]
+        found = measure("evals.score_drop", matched(eval_pair(*held)))
+
+        assert found.value == 100 * (ref - cand)
+        assert known(found.interval).method == "betting"
+        assert (known(found.interval).low == 0.0) == (ref == cand)
+        assert found.pattern == (None if ref == cand else "1 of 1 scores fall")
+
+
+@pytest.mark.parametrize("name", ["score_drop", "loglik_delta", "length", "rates"])
+@pytest.mark.parametrize("cause", ["prompts", "cache"])
+def test_no_score_is_looked_at_where_hygiene_forbids_it(name: str, cause: str) -> None:
+    """Other prompt tokens, or twenty numbers that are equal under other weights."""
+    held = [
+        {"loglikelihoods": (-1.0 - at,), "response": "a", "prompt_tokens_hash": "h"}
+        for at in range(20)
+    ]
+    other = [{**one, "prompt_tokens_hash": "x", "loglikelihoods": (-0.5,)} for one in held]
+    pair = (
+        matched(eval_pair(held, other))
+        if cause == "prompts"
+        else matched(eval_pair(held, held), cand=eval_side("rocm", weights="other"))
+    )
+
+    assert measure(f"evals.{name}", pair).undefined_kind == "unlike"
 
 
 def shifted(by: list[float], choices: int = 1) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -8,6 +8,7 @@ import pytest
 from tests.fakes import make_stream
 from tests.measured import assert_measured, known
 from tests.unit.metrics.spec_made import PROMPT, drafted, fair, pair, plain, side
+from validate.metrics import METRICS
 from validate.metrics._spec_figures import acceptance_figures
 from validate.metrics._spec_read import spec_side
 from validate.metrics.speculative_acceptance_delta import speculative_acceptance_delta
@@ -140,6 +141,16 @@ class TestNonfinite:
         }
         assert found.worst is not None
         assert (found.worst.place, found.worst.value) == (f"cand.{KIND}.drafts", 1.0)
+
+    def test_streams_without_drafts_have_no_draft_beyond_the_tokenizer(self) -> None:
+        x = plain([0] * 5)
+        x["tokens"][0] = 259
+        found = speculative_nonfinite(pair(side({"sampled": {"p-0": x}})), LEVELS)
+
+        assert list(found.breakdown) == [
+            "ref.sampled.tokens_beyond_tokenizer",
+            "cand.sampled.tokens_beyond_tokenizer",
+        ]
 
     def test_values_looked_at(self) -> None:
         """Five tokens have seven columns of their own and no cold ids; both sides are counted."""
@@ -321,6 +332,14 @@ class TestLogprob:
         assert found.worst is not None
         assert (found.worst.position, found.worst.place) == (PROMPT + 3, f"{KIND}, own row")
 
+    def test_a_token_without_mass_has_no_logarithm_to_compare_with(self) -> None:
+        """Another metric counts it."""
+        x = plain([0] * 5)
+        x["p"][2] = 0.0
+        found = speculative_logprob(pair(side({"sampled": {"p-0": x}})), LEVELS)
+
+        assert (found.value, found.n) == (0.0, 4)
+
     def test_worst_of_two_kinds(self) -> None:
         x, y = plain([0] * 5), drafted([1] * 4)
         x["logprob"], y["logprob"] = x["logprob"] - 0.5, y["logprob"] - 0.25
@@ -413,3 +432,13 @@ def test_fair_streams_have_no_ailment_to_count() -> None:
     found = speculative_health(pair(side({"sampled": fair(5)})), LEVELS)
 
     assert found.why_undefined == "no kind of rocm has 20 verify steps"
+
+
+def test_twenty_argmax_tokens_may_be_chance() -> None:
+    """Id 0 has 3/4: twenty of them come in 0.3 %, and at a risk of 0.1 % nothing is said of it."""
+    found = METRICS["speculative.uniform"](
+        pair(side({"sampled": {"p-0": plain([0] * 20)}})), LEVELS
+    )
+
+    assert known(found.value) > 0.001
+    assert "greedy" not in (found.pattern or "")

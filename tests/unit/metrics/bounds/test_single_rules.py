@@ -17,6 +17,7 @@ from validate.metrics._explained import checked_streams
 from validate.metrics._finite import look
 from validate.metrics._kl_breakdown import kl_breakdown, kl_pattern
 from validate.metrics._logit_rows import logit_rows
+from validate.metrics._logit_values import bad_logits
 from validate.metrics._places import Place
 from validate.metrics._positions import where_positions
 from validate.metrics._reason import Reason
@@ -93,6 +94,25 @@ class TestLogitRows:
 
         (rows,) = logit_rows(make_pair(held, held, near_tie=0.0)).sections
         assert (rows.flips_high, rows.capped_high) == (0, 0)
+
+    def test_the_likeliest_kept_ids_are_told(self) -> None:
+        """e^2 / (e^2 + e + 1) = 0.6652 and e^3 / (e^3 + e + 1) = 0.8438."""
+        held = [
+            as_topk(with_positions({"p-0": [row]}), 2) for row in ([2.0, 1.0, 0.0], [0.0, 3.0, 1.0])
+        ]
+
+        (rows,) = logit_rows(make_pair(*held)).sections
+        assert rows.kl_worst.detail == "top-1 ref 0 (p 0.6652), cand 1 (p 0.8438); stored as top-k"
+
+    def test_masks_behind_the_shared_rows_are_those_of_the_last_shared_one(self) -> None:
+        """Ids 0 and 1 are masked in turn on both sides; row 2 of ref alone masks id 1, then id 0."""
+        low = -np.inf
+        shared = np.array([[low, 0.0, 0.0], [0.0, low, 0.0]])
+        right, wrong = ([0.0, low, 0.0], [low, 0.0, 0.0])
+
+        assert bad_logits(np.array([*shared, right]), shared, shared=2) == []
+        (bad,) = bad_logits(np.array([*shared, wrong]), shared, shared=2)
+        assert (bad.side, bad.negative, bad.row, bad.token) == ("ref", 1, 2, 0)
 
 
 class TestKl:
@@ -184,6 +204,12 @@ class TestExplained:
 
         assert self.checked(rows, rows, ([0, 0], [0, 0])).near_tie_rows == 1
         assert self.checked([[0.0]], [[0.0]], ([0], [0])).near_tie_rows == 0
+
+    def test_the_second_choice_may_stand_anywhere(self) -> None:
+        """A quarter lies between the first two; the third id is far below."""
+        for row in ([1.75, 2.0, 0.0], [2.0, 0.0, 1.75], [0.0, 1.75, 2.0]):
+            top = int(np.argmax(row))
+            assert self.checked([row], [row], ([top], [top])).near_tie_rows == 1
 
 
 class TestTopK:
@@ -300,6 +326,7 @@ class TestRenorm:
     def test_bands_of_float32_outputs(self) -> None:
         """(6 sqrt(4) + 4) u = 16 u and (4 + 4) u = 8 u."""
         assert (tie_band(4), rounding(4)) == (16 * U, 8 * U)
+        assert rounding(4, u_out=U) == 8 * U
         assert rounding(4, u_out=2.0**-9) == 8 * U + 2.0**-9
 
     @pytest.mark.parametrize(("below", "high"), [(2.5, 3), (4.5, 3), (5.5, 2)])
