@@ -142,6 +142,14 @@ class TestPositions:
             "only token rows >= 1 wrong (row 0 of batch row 0 within 0.5)"
         )
 
+    def test_two_positions_are_enough_to_spare_the_first(self) -> None:
+        """Batch row 0 is right at position 0 alone, batch row 1 nowhere."""
+        profile = {0: (np.array([0.0, 1.0]), np.ones(2)), 1: (np.ones(2), np.ones(2))}
+
+        assert where_positions(profile, width=1, limit=0.5, chunk=None) == (
+            "only token rows >= 1 wrong (row 0 of batch row 0 exact)"
+        )
+
     def test_quarters_of_nine_positions_are_two_each(self) -> None:
         """After a clean position 3 3 2 2 2 1.5 1 1 1: first two 3, last two 1; thirds tell 8/3."""
         errors = np.array([0.0, 3, 3, 2, 2, 2, 1.5, 1, 1, 1])

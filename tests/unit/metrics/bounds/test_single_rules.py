@@ -72,6 +72,15 @@ class TestLogitRows:
         found = logit_rows(make_pair(tensors, tensors, prompts=prompts))
         assert (found.unpaired is None) == paired
 
+    @pytest.mark.parametrize(("token", "paired"), [(3, True), (4, False)])
+    def test_tokens_lie_within_the_vocabulary(self, token: int, paired: bool) -> None:
+        """Of four ids the last is 3."""
+        tensors = with_positions({"p-0": np.zeros((2, 4))})
+        prompts = {"p-0": make_prompt("p-0", [0, token])}
+
+        found = logit_rows(make_pair(tensors, tensors, prompts=prompts)).unpaired
+        assert (found is None) == paired
+
     def test_positions_in_another_order_are_not_those_that_are_scored(self) -> None:
         tensors = with_positions({"p-0": np.zeros((3, 4))})
         tensors["p-0"]["logits.positions"] = np.array([0, 2, 1], dtype=np.int32)
@@ -392,6 +401,12 @@ class TestRouting:
         assert worst.detail == "ref 0.1, cand 0.4"
         assert_measured(flips.weight_err, 0.3, atol=1e-12, rtol=0)
 
+        wider = replace(read["cand"], weights=np.array([[0.1, 0.4]]))
+        _weights(flips, {**read, "cand": wider}, first, "p-1", place, np.array([9]))
+        assert known(flips.weight_worst).prompt == "p-1"
+        assert_measured(flips.weight_err, 0.8, atol=1e-12, rtol=0)
+        assert flips.weight_rows == 2
+
 
 class TestThreeWay:
     def test_half_of_nothing(self) -> None:
@@ -454,6 +469,16 @@ class TestStructure:
 
         assert _first_structure(pair, layers) == (
             "prefill.mla.3.out: all heads; decode.mla.3.out: all heads"
+        )
+
+    @pytest.mark.parametrize("options", [{}, {"chunk": "0"}, {"chunk": "auto"}])
+    def test_a_chunk_that_is_no_size_is_not_known(self, options: dict[str, str]) -> None:
+        made = layer(3, "prefill", "mla", wrong=True)
+        cand = FakeSide("rocm", {"p-0": {}}, manifest=make_manifest("rocm", options=options))
+        pair = make_pair({"p-0": {}}, cand)
+
+        assert _first_structure(pair, {(3, "prefill", "mla"): made}) == (
+            "prefill.mla.3.out: all heads"
         )
 
     def test_layers_without_rows_are_passed_over(self) -> None:
