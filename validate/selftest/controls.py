@@ -50,14 +50,6 @@ MODEL_CONTROLS: tuple[Control, ...] = (
         source="LA-08 as a declared deviation: a budget of its own, shown on the first page.",
     ),
     Control(
-        id="OK-9",
-        title="Log-probabilities are stored where ref stores logits",
-        target="rocm",
-        source="TV-16: two conventions that differ by a constant a row, which no law depends on. "
-        "Planted in a capture: every row less its log-sum-exp.",
-        where="capture",
-    ),
-    Control(
         id="OK-VX-90",
         title="Repeated heads, read back from every fourth",
         target="rocm:pad=repeat",

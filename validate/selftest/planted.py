@@ -2,16 +2,12 @@
 
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import log_softmax
-
-from validate.capture import CaptureWriter, Tensor, open_capture
+from validate.capture import open_capture
 from validate.capture.importers import open_lm_eval
 from validate.errors import InputError
 from validate.faults.captures import SIDES, plant
 from validate.faults.evals import plant as plant_evals
-from validate.schema import CaptureHeader, Side
+from validate.schema import Side
 from validate.selftest.cases import Case
 from validate.selftest.eval_folders import write_pair
 from validate.selftest.stage import Stage
@@ -45,13 +41,10 @@ def planted_sides(
         raise InputError(msg)
     ids = [prompt.id for prompt in stage.prompts]
     out = folder / "cand"
-    if case.is_fault:
-        plant(case.id, path, out, severity=case.severity)
-    else:
-        _less_lse(path, out)
+    plant(case.id, path, out, severity=case.severity)
     # A fault may leave prompts out: what is left is judged as it is.
     cand: Side = open_capture(out, label=f"{made.label} with {case.key}")
-    if case.is_fault and "ref" in SIDES.get(case.id, ()):
+    if "ref" in SIDES.get(case.id, ()):
         plant(case.id, golden, folder / "ref", role="ref", severity=case.severity, prompts=ids)
         ref = open_capture(folder / "ref", label=f"{stage.ref.label} with {case.key}")
         return (ref if stage.drawn else trim(ref, ids)), cand
@@ -64,35 +57,3 @@ def planted_folders(case: Case, folder: Path) -> tuple[Side, Side]:
     if case.is_fault:
         plant_evals(case.id, ref=ref, cand=cand)
     return open_lm_eval(ref, label="ref"), open_lm_eval(cand, label=f"cand with {case.key}")
-
-
-def _less_lse(source: Path, out: Path) -> None:
-    """Copy a capture with log-probabilities in place of logits."""
-    held = open_capture(source, label=str(source))
-    header = CaptureHeader(
-        **{name: getattr(held.manifest, name) for name in CaptureHeader.model_fields}
-    )
-    with CaptureWriter(out, header=header) as writer:
-        for name, prompt in held.prompts.items():
-            tensors = {
-                key: Tensor(held.tensor(name, key), held.axes(name, key))
-                for key in held.names(name)
-            }
-            for key in ("logits", "stream.logits", "decode.logits"):
-                if key in tensors:
-                    stored = tensors[key]
-                    rows = log_softmax(stored.array.astype(np.float64), axis=-1)
-                    tensors[key] = _with_array(stored, rows)
-            writer.add(
-                prompt,
-                tensors,
-                stream=held.streams.get(name),
-                batch_row=held.manifest.batch_rows[name],
-                drawn=tuple(one[name] for one in held.drawn.values() if name in one),
-            )
-        writer.close(path_proof=held.manifest.path_proof, timing={"planted_seconds": 0.0})
-
-
-def _with_array(stored: Tensor, array: NDArray[np.float64]) -> Tensor:
-    """The tensor with other values, in the stored dtype."""
-    return Tensor(array.astype(stored.array.dtype), stored.axes)

@@ -45,7 +45,7 @@ def test_every_fault_and_every_control_is_planned_once() -> None:
     assert {task.id for task in tasks if task.case is not None} >= set(FAULTS)
     operations = [task for task in tasks if task.operation is not None]
     assert len(operations) == len(OPERATION_FAULTS) + len(OPERATION_CONTROLS)
-    assert {f"OK-{n}" for n in range(1, 11)} <= {task.id for task in tasks}
+    assert {f"OK-{n}" for n in range(1, 11) if n != 9} <= {task.id for task in tasks}
 
 
 def test_quick_names_cases_that_exist() -> None:
