@@ -19,7 +19,7 @@ from validate.metrics._positions import where_positions
 from validate.metrics._renorm_tie import untied
 from validate.metrics._routing import NEVER, Flips, Routing, routing
 from validate.metrics._states import Peak, States, _add_map, _raise
-from validate.metrics._tensors import LayerSums, Scan, _add, _finite, _Step, scan
+from validate.metrics._tensors import LayerSums, Scan, _add, _add_lse, _finite, _Step, scan
 from validate.metrics.attention_introduced_ratio import _why_undefined
 from validate.metrics.attention_lse_abs import _pattern
 from validate.schema import Pair
@@ -59,6 +59,16 @@ class TestTensors:
         bulk = made.by_prompt["out"]["p-0"]
         assert (bulk.rows, bulk.err2, bulk.ref2) == (1, 4.0, 25.0)
         assert (bulk.apart_rows, bulk.apart_err2, bulk.apart_ref2) == (1, 1.0, 4.0)
+
+    def test_log_sum_exps_whose_every_row_is_set_apart_are_not_compared(self) -> None:
+        ties = {("p-0", "prefill"): np.array([1, 1], dtype=np.int32)}
+        found = Routing(flips=Flips(), ties=ties, oracle_ties={}, bad=[], tensors=0)
+        made = Scan()
+        place = Place(3, "prefill", "mla", "prefill.mla.3.out")
+        step = _Step(made, found, "p-0", place, np.arange(2), "out", (2, 1))
+        _add_lse(step, {"ref": np.ones((2, 1)), "cand": np.zeros((2, 1))})
+
+        assert (made.lse_rows, made.lse_err, made.lse_worst) == (0, 0.0, None)
 
     def test_equal_log_sum_exps_have_no_pattern_though_outputs_have(self) -> None:
         tensors = {"p-0": prefill({"mla.3.out": np.ones((2, 1, 8))})}
@@ -164,6 +174,16 @@ def test_values_of_both_sides_are_counted_where_they_keep_other_numbers_of_ids()
     held = with_positions({"p-0": [[3.0, 2.0, 1.0, 0.0]] * 2})
 
     assert logit_rows(make_pair(as_topk(held, 3), as_topk(held, 2))).values == 10
+
+
+def test_rows_over_streams_need_the_streams_of_both_sides() -> None:
+    tensors = with_positions({"p-0": [[3.0, 2.0]] * 2})
+    tensors["p-0"]["stream.logits"] = np.zeros((1, 2))
+    both = make_pair(tensors, tensors, ref_streams={"p-0": [0]}, cand_streams={"p-0": [0]})
+    one = make_pair(tensors, tensors, ref_streams={"p-0": [0]})
+
+    assert logit_rows(both).unpaired is None
+    assert known(logit_rows(one).unpaired).kind == "unlike"
 
 
 def test_rows_without_stored_logits_stand_before_others() -> None:
