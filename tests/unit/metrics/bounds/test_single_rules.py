@@ -161,7 +161,7 @@ def test_a_flip_that_is_open_in_one_of_two_prompts() -> None:
         make_pair(as_topk(ref, 1, row_min=False), as_topk(cand, 1, row_min=False)), LEVELS
     )
 
-    assert (found.value, found.upper) == (0.0, 0.5)
+    assert (found.value, found.upper, found.worst_value) == (0.0, 0.5, 0.0)
 
 
 @pytest.mark.parametrize(("bad", "more"), [(3, ""), (5, " | and 2 more places")])
