@@ -13,6 +13,7 @@ from validate.schema.evals import EvalItem, EvalMatch, EvalPair, EvalSet, EvalTa
 __all__ = ["match_evals", "pair_evals"]
 
 Key = tuple[object, ...]
+ALL_ITEMS = "run all tasks without --limit, or both sides with the same --limit"
 
 
 def pair_evals(
@@ -113,21 +114,22 @@ def _task_reasons(ref: EvalSet, cand: EvalSet) -> list[str]:
         alone = [name for name in one.tasks if name not in other.tasks]
         if alone:
             reasons.append(f"tasks only in {role}: {cut(alone)}")
-    for name, task in ref.tasks.items():
-        if name in cand.tasks:
-            reasons += _differences(task, cand.tasks[name])
+    both = [(task, cand.tasks[name]) for name, task in ref.tasks.items() if name in cand.tasks]
+    uneven = [task.name for task, other in both if task.docs != other.docs]
+    for task, second in both:
+        reasons += _differences(task, second, told=task.name not in uneven[:1])
     return reasons
 
 
-def _differences(ref: EvalTask, cand: EvalTask) -> list[str]:
-    """What one task was run with on either side, where it differs."""
+def _differences(ref: EvalTask, cand: EvalTask, *, told: bool) -> list[str]:
+    """What one task was run with on either side, where it differs; the next step unless ``told``."""
     facts: list[tuple[str, object, object]] = [
         ("version", ref.version, cand.version),
         ("few-shot count", ref.fewshot, cand.fewshot),
         ("filters", ", ".join(sorted(ref.filters)), ", ".join(sorted(cand.filters))),
         ("output type", ref.output_type, cand.output_type),
         ("metrics", ", ".join(sorted(ref.metrics)), ", ".join(sorted(cand.metrics))),
-        ("number of items", ref.docs, cand.docs),
+        ("number of items", ref.docs, cand.docs if told else f"{cand.docs} (do next: {ALL_ITEMS})"),
     ]
     facts += [
         (

@@ -22,6 +22,9 @@ def ref(tmp_path: Path) -> EvalFolder:
     )
 
 
+NEXT = "(do next: run all tasks without --limit, or both sides with the same --limit)"
+
+
 def test_rows_in_another_order_are_joined(tmp_path: Path, ref: EvalFolder) -> None:
     """Document 0 of ref is document 2 of cand, and stands beside it."""
     samples = text_samples([1, 0, 1])
@@ -96,8 +99,18 @@ def test_all_differences_of_the_head_are_listed(tmp_path: Path, ref: EvalFolder)
         "task gsm8k, version: ref 1.0, cand 2.0",
         "task gsm8k, few-shot count: ref 0, cand 5",
         "task gsm8k, filters: ref flexible-extract, strict-match, cand none",
-        "task gsm8k, number of items: ref 3, cand 2",
+        f"task gsm8k, number of items: ref 3, cand 2 {NEXT}",
         'task gsm8k, generation argument until: ref ["\\n\\n"], cand ["Question"]',
+    )
+
+
+def test_the_next_step_of_a_limited_run_is_told_once(tmp_path: Path, ref: EvalFolder) -> None:
+    """Two tasks with fewer items: a run with --limit."""
+    cand = side(tmp_path / "cand", {"gsm8k": text_samples([1]), "arc": choice_samples(1, seed=1)})
+
+    assert match_evals(ref, cand).reasons == (
+        f"task gsm8k, number of items: ref 3, cand 1 {NEXT}",
+        "task arc, number of items: ref 4, cand 1",
     )
 
 
