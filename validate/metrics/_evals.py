@@ -1,7 +1,8 @@
 """What the metrics of evals share: what forbids a comparison, docs, flips and their streams."""
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ __all__ = [
     "identical_answers",
     "other_prompts",
     "unlike_runs",
+    "unscored",
 ]
 
 SHOWN = 3
@@ -154,3 +156,17 @@ def _parts(a: Sequence[int], b: Sequence[int]) -> int | None:
     at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), None)
     shorter = len(a) if len(a) < len(b) else len(b)
     return at if at is not None else (None if len(a) == len(b) else shorter)
+
+
+def unscored(items: Iterable[EvalItem]) -> str | None:
+    """How many items, through any filter, hold a score that is no number; None: none does."""
+    found = dict.fromkeys(
+        f"{item.task} doc {item.doc_id}"
+        for item in items
+        if not all(map(math.isfinite, item.scores.values()))
+    )
+    if not found:
+        return None
+    rest = len(found) - SHOWN
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"{len(found)} items have no score ({', '.join([*found][:SHOWN])}{more})"

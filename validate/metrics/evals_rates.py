@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from validate.metrics._evals import blocked, hygiene
+from validate.metrics._evals import blocked, hygiene, unscored
 from validate.metrics._evals_parts import binary_part, combine, shared_levels
 from validate.metrics._reason import without_value
 from validate.schema import Levels, Measurement, Pair
@@ -32,7 +32,8 @@ def evals_rates(pair: Pair, levels: Levels) -> Measurement:
         levels: Of the greatest limits over tasks and kinds; the lower one is shared out.
 
     Returns:
-        The greatest rise, in points. Undefined as ``evals.score_drop``.
+        The greatest rise, in points; the pattern names items without a score. Undefined as
+        ``evals.score_drop``.
 
     Source:
         ``validate.stats.drop_limits``; TV-07.
@@ -59,7 +60,16 @@ def evals_rates(pair: Pair, levels: Levels) -> Measurement:
             count = int(side.sum())
             if count:
                 shown[f"{name}: {role} %"] = 100.0 * count / ref.size
-    return combine(NAME, parts, levels=levels, breakdown=shown)
+    return combine(NAME, parts, levels=levels, breakdown=shown, pattern=_unscored(pair))
+
+
+def _unscored(pair: Pair) -> str | None:
+    told = []
+    for role in ("ref", "cand"):
+        found = unscored(item for one in pair.evals.pairs for item in getattr(one, role))
+        if found is not None:
+            told.append(f"{role}: {found}")
+    return "; ".join(told) or None
 
 
 def _empty(items: Sequence[EvalItem]) -> Flags:

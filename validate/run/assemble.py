@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import validate
 from validate.gates import gravest, overall
+from validate.metrics._evals import unscored
 from validate.run.sides import capture_digest, evidence_of
 from validate.run.since_golden import limit_report, since_golden
 from validate.schema.evals import evals_of
@@ -298,7 +299,10 @@ def _lost(cast: Cast) -> list[str]:
     found: dict[str, list[str]] = {}
     for role, side in (("ref", cast.ref), ("cand", cast.cand)):
         evals = evals_of(side)
-        for sentence in () if evals is None else evals.lost:
+        if evals is None:
+            continue
+        bare = unscored(evals.items)
+        for sentence in (*evals.lost, *([] if bare is None else [bare])):
             found.setdefault(sentence, []).append(role)
     return [f"evals of {' and '.join(roles)}: {sentence}" for sentence, roles in found.items()]
 

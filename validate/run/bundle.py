@@ -14,6 +14,7 @@ import validate
 from validate.capture.digest import file_sha256
 from validate.capture.format import MANIFEST
 from validate.capture.goldens import VERIFIED_NAME
+from validate.capture.importers import is_lm_eval_folder
 from validate.capture.reader import CaptureReader, open_capture
 from validate.errors import CaptureError, InputError, ValidateError
 from validate.run.bundle_zip import INDEX, check_container, unpack, write_zip
@@ -21,7 +22,7 @@ from validate.run.claims import attach_claims, evidence_files, load_claims
 from validate.run.measure import Progress, silent
 from validate.run.recompute import Inside, differences, recompute
 from validate.schema.bundle import Bundle, BundleCapture, BundleFile
-from validate.schema.report import Report
+from validate.schema.report import Report, SideReport
 
 Record = TypeVar("Record", bound=BaseModel)
 
@@ -75,8 +76,11 @@ def find_captures(report: Report, folders: Mapping[str, Path]) -> tuple[Kept, ..
             digest.
 
     Raises:
+        InputError: A side is a folder of lm-eval, which a bundle cannot hold.
         CaptureError: One is gone, or is no longer the capture that the report was made from.
     """
+    for role, side in (("ref", report.ref), ("cand", report.cand)):
+        _refuse_folder(role, side)
     stored = {digest: name for name, path in folders.items() if (digest := _digest_of(path))}
     found = [
         Kept(role=role, label=side.label, reader=_same(role, side.digest, side.path, side.label))
@@ -91,6 +95,19 @@ def find_captures(report: Report, folders: Mapping[str, Path]) -> tuple[Kept, ..
         label = name or other.target
         found.append(Kept(role=role, label=label, reader=_same(role, other.digest, path, label)))
     return tuple(found)
+
+
+def _refuse_folder(role: str, side: SideReport) -> None:
+    folder = None if side.path is None else Path(side.path)
+    if folder is None or (folder / MANIFEST).is_file() or not is_lm_eval_folder(folder):
+        return
+    msg = (
+        f"{role} '{side.label}': {folder} is an output folder of lm-eval; a bundle holds captures "
+        "alone, so this run cannot be bundled\n"
+        "  do next: keep the report and both folders, or bundle a comparison of two captures made by "
+        "validate eval"
+    )
+    raise InputError(msg)
 
 
 def _digest_of(folder: Path) -> str | None:

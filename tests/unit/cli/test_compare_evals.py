@@ -77,6 +77,13 @@ def no_number(made: Tasks) -> Tasks:
     return made | {"gsm8k": [sample | {"exact_match": "N/A"} for sample in made["gsm8k"]]}
 
 
+def three(made: Tasks) -> Tasks:
+    samples = list(made["gsm8k"])
+    for doc in (4, 17, 300):
+        samples[doc] = samples[doc] | {"exact_match": "N/A"}
+    return made | {"gsm8k": samples}
+
+
 def same(made: Tasks) -> Tasks:
     return made
 
@@ -88,8 +95,10 @@ def same(made: Tasks) -> Tasks:
         (same, {"version": "2.0"}, 4, "task arc, version: ref 1.0, cand 2.0"),
         (same, {"fewshot": 5}, 4, "task arc, few-shot count: ref 0, cand 5"),
         (other_filters, {}, 4, "task gsm8k, filters: ref none, cand strict-match"),
-        (missing, {}, 4, "task arc, number of items: ref 600, cand 599"),
+        (missing, {}, 4, "task arc, number of items: ref 600, cand 599 (do next: run all tasks "),
         (no_number, {}, 1, "FAIL evals.score_drop: 100 points, limit 1"),
+        (no_number, {}, 1, "where: cand: 600 items have no score (gsm8k doc 0, gsm8k doc 1, "),
+        (three, {}, 3, "cand: 3 items have no score (gsm8k doc 4, gsm8k doc 17, gsm8k doc 300)"),
     ],
 )
 def test_other_runs_are_told_apart(
@@ -164,3 +173,21 @@ def test_samples_without_hashes_say_what_is_lost(
 
     assert found == 0, said
     assert "1200 of 1200 samples have no hashes: they are paired by doc_id" in said
+
+
+def test_run_on_folders_cannot_be_bundled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Told as such: nothing of ours may be written into a folder of somebody's results."""
+    ref = write_folder(tmp_path / "ref", tasks())
+    cand = write_folder(tmp_path / "cand", tasks(noise=0.02), model="vllm")
+    judged(ref, cand, capsys)
+    zipped = tmp_path / "evidence.zip"
+
+    assert main(["report", "--bundle", str(zipped), str(tmp_path / "report")]) == 2
+
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"ref '{ref}': {ref / 'toy__model'} is an output folder of lm-eval" in said
+    assert "a bundle holds captures alone, so this run cannot be bundled do next: keep" in said
+    assert "--resume" not in said
+    assert not zipped.exists()

@@ -264,6 +264,20 @@ class TestRates:
         assert found.breakdown["t, empty: lost"] == 3.0
         assert found.breakdown["t, empty: gained"] == 1.0
         assert found.breakdown["t, cut: drop"] == -10.0
+        assert found.pattern == "cand: 1 items have no score (t doc 5)"
+
+    def test_items_without_a_score_are_named_by_side(self) -> None:
+        """Three are spelled out; a document that two filters score counts once."""
+        fine: dict[str, Any] = {}
+        lost: dict[str, Any] = {"scores": {"acc": float("nan")}}
+        strict = eval_pair([lost, *[fine] * 4], [fine, *[lost] * 4], through="strict")
+        loose = eval_pair([fine] * 5, [fine, *[lost] * 4], through="loose")
+
+        assert measure("evals.rates", matched(strict, loose)).pattern == (
+            "ref: 1 items have no score (t doc 0); "
+            "cand: 4 items have no score (t doc 1, t doc 2, t doc 3 and 1 more)"
+        )
+        assert measure("evals.rates", matched(eval_pair([fine], [fine]))).pattern is None
 
     @pytest.mark.parametrize(
         ("change", "kinds"),
