@@ -62,6 +62,11 @@ EOS = 257
 WRITTEN = 1e-4
 """Nats; streams are written with five decimals."""
 
+SAME_LAW = 1e-3
+"""Largest difference of a token's chance under two equal laws, rounded otherwise."""
+FREE = 30.0
+"""Nats of surprisal of a stream: another prompt draws the very same less than once in 10^13."""
+
 Array = NDArray[Any]
 
 
@@ -98,6 +103,7 @@ def _read(prompts: Sequence[str], side: Side) -> SpecSide:
         wanted = streams.get(kind, {})
         why = why or _unfit(side, kind, held, wanted)
         kinds[kind] = _kind(side, kind, tuple(prompts), held, wanted)
+        why = why or _repeated(side.label, kind, kinds[kind], prompts)
     digest = manifest.digest or manifest.sources_digest
     return SpecSide(
         label=side.label,
@@ -108,6 +114,26 @@ def _read(prompts: Sequence[str], side: Side) -> SpecSide:
         refusal=why,
         vocab=manifest.model.vocab_size,
     )
+
+
+def _repeated(label: str, kind: str, drawn: Drawn, prompts: Sequence[str]) -> str | None:
+    """Two prompts whose draws are one and the same, though their laws are not."""
+    seen: dict[tuple[int, ...], tuple[int, Array]] = {}
+    for place in np.unique(drawn.tokens.prompt):
+        mine = drawn.tokens.where(drawn.tokens.prompt == place)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            surprisal = float(np.nansum(np.where(mine.p > 0, -np.log(mine.p), 0.0)))
+        if not (surprisal >= FREE):
+            continue
+        ids = tuple(int(token) for token in mine.token)
+        other, p = seen.setdefault(ids, (int(place), mine.p))
+        if not (float(np.max(np.abs(p - mine.p))) <= SAME_LAW):
+            return (
+                f"{label}: prompts {prompts[other]} and {prompts[int(place)]} hold the same "
+                f"{len(ids)} tokens ({kind}) under unlike laws (chance below e^-{FREE:.0f}): "
+                "samples must be independent; capture one of them again"
+            )
+    return None
 
 
 def _declared(side: Side) -> str | None:

@@ -25,6 +25,7 @@ __all__ = [
     "Steps",
     "Tokens",
     "label_number",
+    "other_parameters",
 ]
 
 PLAIN, ACCEPTED, RESAMPLED, BONUS = range(4)
@@ -96,6 +97,25 @@ class Tokens:
         below, mass = self.falls[:, law, order, 0], self.falls[:, law, order, 1]
         v = keyed_uniform(key, self.label, self.index)
         return np.asarray(np.clip(below + v * mass, 0.0, 1.0))
+
+
+def other_parameters(ref: "SpecSide", cand: "SpecSide") -> str | None:
+    """The first prompt that both sides drew under other parameters, in words; seeds may differ."""
+    for kind in sorted(set(ref.kinds) & set(cand.kinds)):
+        asked = []
+        for drawn in (ref.kinds[kind], cand.kinds[kind]):
+            places, first = np.unique(drawn.tokens.prompt, return_index=True)
+            groups = drawn.tokens.group[first]
+            asked.append(
+                {int(p): drawn.groups[int(g)] for p, g in zip(places, groups, strict=True)}
+            )
+        for place in sorted(set(asked[0]) & set(asked[1])):
+            if asked[0][place] != asked[1][place]:
+                return (
+                    f"{ref.prompts[place]} {kind}: ref asked for {asked[0][place]}, cand for "
+                    f"{asked[1][place]}: samples of two laws; capture both with the same parameters"
+                )
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)

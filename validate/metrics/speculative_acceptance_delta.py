@@ -101,6 +101,18 @@ def _unlike(pair: Pair, ref: SpecSide, cand: SpecSide) -> Reason | None:
                 f"{side.label} holds no draft probabilities, so its expected acceptance is not "
                 "known: capture p and q of every draft"
             )
+    return _other_drafters(pair)
+
+
+def _other_drafters(pair: Pair) -> Reason | None:
+    digests = [s.manifest.model.drafter_digest for s in (pair.ref, pair.cand)]
+    if digests[0] != digests[1]:
+        short = ["none" if d is None else d[:12] for d in digests]
+        return Reason(
+            f"drafters differ: the weights of ref's are {short[0]}, of cand's {short[1]}; capture "
+            "both with one drafter to compare what it is fed",
+            "unlike",
+        )
     names = ("draft", "proposal")
     said = [[s.manifest.options.get(name) for name in names] for s in (pair.ref, pair.cand)]
     if said[0] != said[1]:

@@ -40,6 +40,7 @@ def speculative_audit(pair: Pair, levels: Levels) -> Measurement:
             continue
         steps = drawn.steps.where(drawn.steps.prompt == place)
         audit = np.asarray(pair.cand.tensor(prompt, TENSOR), np.float64)
+        audit = np.where(audit < 0, np.nan, audit)  # no distance is negative
         if len(audit) != len(steps) or audit.ndim != 2:  # noqa: PLR2004  steps by states
             reason = Reason(
                 f"{prompt}/{TENSOR}: {audit.shape} for {len(steps)} steps; one row a step", "unlike"

@@ -1,12 +1,21 @@
 """``speculative.nonfinite``: numbers of drawn streams that are no numbers, chances or ids."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from validate.metrics._reason import Reason, without_value
 from validate.metrics._spec_read import spec_side
-from validate.metrics._spec_streams import ACCEPTED, P_LAW, RESAMPLED, Column, SpecSide
+from validate.metrics._spec_streams import (
+    ACCEPTED,
+    FALLING_P,
+    P_LAW,
+    RESAMPLED,
+    Column,
+    SpecSide,
+    Tokens,
+)
 from validate.schema import Levels, Measurement, Pair, Worst
 
 __all__ = ["damage", "speculative_nonfinite"]
@@ -21,8 +30,9 @@ TESTED = ("p", "q", "top", "falls", "entropy", "variance", "expected", "drafted_
 def speculative_nonfinite(pair: Pair, levels: Levels) -> Measurement:
     """Count of values on either side that cannot be.
 
-    NaN or infinity in p, q or what is made of them, a chance outside [0, 1], a negative variance, an
-    id outside the vocabulary, at T = 0 also one that the tokenizer does not have. q may be NaN where
+    NaN or infinity in p, q or what is made of them, a chance outside [0, 1], moments that no law over
+    the vocabulary has, a distance below 0, a place in the law that contradicts the token's own chance
+    or the largest of its row, an id outside the vocabulary, at T = 0 also one that the tokenizer does not have. q may be NaN where
     a row had no draft; acceptance may be NaN in all rows at once, where a server gives no draft
     probabilities. At T > 0 a model may give mass to ids above its tokenizer's: they are shown, not
     counted.
@@ -117,9 +127,12 @@ def _wrong(side: SpecSide) -> Iterator[tuple[str, Column]]:
         yield f"{kind}.tokens", (tokens.token < 0) | (tokens.token >= side.vocab)
         yield f"{kind}.p", _no_chance(tokens.p)
         yield f"{kind}.top", _no_chance(tokens.top)
-        yield f"{kind}.falls", ~np.isfinite(tokens.falls[:, P_LAW, 0].sum(axis=1))
-        yield f"{kind}.entropy", _no_size(tokens.entropy)
-        yield f"{kind}.variance", _no_size(tokens.variance)
+        yield f"{kind}.falls", _misplaced(tokens)
+        yield f"{kind}.edge", ~(tokens.edge >= 0.0)
+        most = math.log(side.vocab)
+        yield f"{kind}.entropy", _no_size(tokens.entropy) | ~(tokens.entropy <= most + ROUNDING)
+        # -log p lies between 0 and what the entropy weighs; its variance is below (ln V)^2 + 1.
+        yield f"{kind}.variance", _no_size(tokens.variance) | ~(tokens.variance <= most**2 + 1.0)
         yield f"{kind}.logprob", ~(tokens.logprob <= ROUNDING) | ~np.isfinite(tokens.logprob)
         if steps is None:
             continue
@@ -128,6 +141,17 @@ def _wrong(side: SpecSide) -> Iterator[tuple[str, Column]]:
             yield f"{kind}.q", drafted & _no_chance(tokens.q)
             for name in ("expected", "drafted_p", "drafted_q", "confidence"):
                 yield f"{kind}.{name}", _no_chance(getattr(steps, name))
+
+
+def _misplaced(tokens: Tokens) -> Column:
+    """Where a token's place in falling order of p contradicts its own p or its row's largest."""
+    below, mass = (tokens.falls[:, P_LAW, FALLING_P, part] for part in (0, 1))
+    known = ~_no_chance(tokens.p) & ~_no_chance(tokens.top)
+    agrees = np.abs(mass - tokens.p) <= ROUNDING
+    first = (below <= 0.0) & (np.abs(tokens.p - tokens.top) <= ROUNDING)
+    later = (below >= tokens.top - ROUNDING) & (below + mass <= 1.0 + ROUNDING)
+    right = agrees & (first | later) & (tokens.p <= tokens.top + ROUNDING)
+    return np.asarray(~np.isfinite(below + mass) | (known & ~right))
 
 
 def _no_size(values: Column) -> Column:

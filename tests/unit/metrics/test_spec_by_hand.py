@@ -153,10 +153,10 @@ class TestNonfinite:
         ]
 
     def test_values_looked_at(self) -> None:
-        """Five tokens have seven columns of their own and no cold ids; both sides are counted."""
+        """Five tokens have eight columns of their own and no cold ids; both sides are counted."""
         found = speculative_nonfinite(pair(side({"sampled": {"p-0": plain([0] * 5)}})), LEVELS)
 
-        assert (found.value, found.n) == (0.0, 70)
+        assert (found.value, found.n) == (0.0, 80)
 
 
 class TestSupport:
@@ -192,7 +192,7 @@ class TestSupport:
 class TestAcceptanceDelta:
     def test_a_prompt_asked_at_zero_is_left_out(self) -> None:
         """Of three prompts p-0 is cold; the others differ by 0.1."""
-        ref = side({KIND: spec(prompts=3)}, label="cuda")
+        ref = warmed(side({KIND: spec(prompts=3)}, label="cuda"), KIND, {"p-0": 0.0})
         cand = warmed(side({KIND: spec(prompts=3, expected=0.6)}), KIND, {"p-0": 0.0})
         found = speculative_acceptance_delta(pair(cand, ref), LEVELS)
 

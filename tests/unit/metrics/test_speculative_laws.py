@@ -124,7 +124,9 @@ class TestUniform:
         assert (found.n, found.n_of) == (180, "sampled tokens (spec-sampled)")
 
     def test_rows_whose_token_is_certain_claim_no_power(self):
-        streams = {f"p-{at}": plain([0] * 60, top=np.ones(60)) for at in range(8)}
+        sure = plain([0] * 60, p=np.ones(60), top=np.ones(60), logprob=np.zeros(60))
+        sure["falls"][:, :, 0] = [0.0, 1.0]
+        streams = {f"p-{at}": sure for at in range(8)}
 
         found = speculative_uniform(pair(side({"sampled": streams})), LEVELS)
 
