@@ -27,12 +27,23 @@ LOGPROB = "metrics.speculative_logprob"
 # One fault a line.
 # fmt: off
 SPEC_MUTANTS: Mapping[str, Sequence[Mutant]] = {
+    "test_spec_contradictions": [
+        Mutant("negative distance passes", BAD, "~(tokens.edge >= 0.0)", "tokens.token < 0"),
+        Mutant("any variance passes", BAD, "~(tokens.variance <= most**2 + 1.0)", "(tokens.token < 0)"),
+        Mutant("any entropy passes", BAD, "~(tokens.entropy <= most + ROUNDING)", "(tokens.token < 0)"),
+        Mutant("another chance than its mass", BAD, "np.abs(mass - tokens.p) <= ROUNDING", "np.abs(mass - tokens.p) <= 1.0"),
+        Mutant("before the likeliest", BAD, "below >= tokens.top - ROUNDING", "below >= 0.0"),
+        Mutant("negative audit passes", AUDIT, "np.where(audit < 0, np.nan, audit)", "audit"),
+        Mutant("another drafter compared", DELTA, "if digests[0] != digests[1]:", "if False:"),
+        Mutant("copied stream let through", READ, "if not (surprisal >= FREE):", "if True:"),
+        Mutant("other parameters let through", STREAMS, "if asked[0][place] != asked[1][place]:", "if False:"),
+    ],
     "test_speculative_bad_input": [
         Mutant("tests rest on damaged numbers", TESTS, "return side if why is None else Reason(why)", "return side"),
         Mutant("damaged ref let through", DELTA, "why = damage(ref)", "why = None"),
         Mutant("acceptance without q compared", DELTA, "if len(drawn.steps) and not np.isfinite(drawn.steps.expected).any():", "if False:"),
         Mutant("number needed left out", TESTS, "n_needed=MIN_PAIRS if n < MIN_PAIRS else None", "n_needed=None"),
-        Mutant("infinite moments pass", BAD, "(values >= -ROUNDING) & np.isfinite(values)", "values >= -ROUNDING"),
+        Mutant("moments pass unseen", BAD, "_no_size(tokens.entropy) | ~(tokens.entropy <= most + ROUNDING)", "tokens.token < 0"),
         Mutant("sampled ids beyond the tokenizer unseen", BAD, "count = int(np.count_nonzero((ids >= length) & (ids < side.vocab)))", "count = 0"),
         Mutant("greedy ids beyond the tokenizer pass", BAD, "drawn.tokens.token[drawn.tokens.temperature == 0]", "drawn.tokens.token[:0]"),
     ],
