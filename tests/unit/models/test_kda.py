@@ -47,6 +47,12 @@ def drawn(*, tokens=37, dim=4, value=3, least=LOWEST, most=0.0, seed=0):
     return inputs, normal(2, 2, dim, value)
 
 
+def recurrence(inputs, state):
+    """Outputs, and the state behind the last token."""
+    out, states = recurrent_delta_rule(inputs, state)
+    return out, states[:, -1]
+
+
 def cut(inputs, part):
     return KdaInputs(*(x[:, :, part] for x in inputs))
 
@@ -79,7 +85,7 @@ def test_two_tokens_by_hand():
     )
 
     for out, state in (
-        recurrent_delta_rule(inputs, scalar([4])),
+        recurrence(inputs, scalar([4])),
         chunk_delta_rule(inputs, scalar([4]), chunk=2),
     ):
         assert_measured(out.flatten(), [5.0, 2.25], **EXACT)
@@ -91,7 +97,7 @@ def test_every_chunk_size_is_the_recurrence(chunk):
     inputs, state = drawn()
 
     out, after = chunk_delta_rule(inputs, state, chunk=chunk)
-    expected, expected_after = recurrent_delta_rule(inputs, state)
+    expected, expected_after = recurrence(inputs, state)
 
     assert_measured(out, expected, **EXACT)
     assert_measured(after, expected_after, **EXACT)
@@ -102,7 +108,7 @@ def test_tokens_that_do_not_fill_a_chunk(tokens):
     inputs, state = drawn(tokens=tokens)
 
     out, after = chunk_delta_rule(inputs, state, chunk=16)
-    expected, expected_after = recurrent_delta_rule(inputs, state)
+    expected, expected_after = recurrence(inputs, state)
 
     assert out.shape == expected.shape
     assert_measured(out, expected, **EXACT)
@@ -113,10 +119,10 @@ def test_tokens_that_do_not_fill_a_chunk(tokens):
 def test_the_state_hands_over_between_any_two_forms(split):
     inputs, state = drawn()
     head, tail = cut(inputs, slice(0, split)), cut(inputs, slice(split, None))
-    expected, expected_after = recurrent_delta_rule(inputs, state)
+    expected, expected_after = recurrence(inputs, state)
 
-    for first in (recurrent_delta_rule, chunked):
-        for second in (recurrent_delta_rule, chunked):
+    for first in (recurrence, chunked):
+        for second in (recurrence, chunked):
             before, middle = first(head, state)
             rest, after = second(tail, middle)
             assert_measured(torch.cat([before, rest], dim=2), expected, **EXACT)
@@ -137,7 +143,7 @@ def test_sixteen_tokens_at_the_lower_bound_stay_accurate_in_float32(dim, chunk):
     inputs, state = drawn(tokens=32, dim=dim, value=dim, most=LOWEST + 1e-4)
 
     out, after = chunk_delta_rule(single(inputs), state.float(), chunk=chunk)
-    expected, expected_after = recurrent_delta_rule(inputs, state)
+    expected, expected_after = recurrence(inputs, state)
 
     assert torch.isfinite(out).all()
     assert error(out, expected) <= 2e-6
@@ -150,7 +156,7 @@ def test_channels_that_keep_beside_channels_that_forget_in_float32(dim):
     inputs, state = drawn(tokens=48, dim=dim, value=dim)
 
     out, after = chunk_delta_rule(single(inputs), state.float(), chunk=16)
-    expected, expected_after = recurrent_delta_rule(inputs, state)
+    expected, expected_after = recurrence(inputs, state)
 
     assert error(out, expected) <= 1e-5
     assert error(after, expected_after) <= 1e-5
@@ -197,7 +203,7 @@ def by_oracle(inputs, state, row):
     return torch.from_numpy(made.out).transpose(0, 1), torch.from_numpy(made.state)
 
 
-@pytest.mark.parametrize("form", [recurrent_delta_rule, chunked], ids=["recurrent", "chunk"])
+@pytest.mark.parametrize("form", [recurrence, chunked], ids=["recurrent", "chunk"])
 def test_tokens_without_beta_and_decay_leave_the_state_bit_for_bit(form):
     inputs, state = drawn()
     still = inputs._replace(
@@ -227,7 +233,7 @@ def test_beta_one_without_decay_stores_the_value_under_the_key():
         log_decay=torch.zeros_like(inputs.log_decay), beta=torch.ones_like(inputs.beta)
     )
 
-    _, after = recurrent_delta_rule(sure, state)
+    _, after = recurrence(sure, state)
 
     read = torch.einsum("bhkv,bhk->bhv", after, inputs.k[:, :, -1])
     assert_measured(read, inputs.v[:, :, -1], **EXACT)
