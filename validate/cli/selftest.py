@@ -1,14 +1,15 @@
 """``validate selftest``: planted faults in, what each gate said of them out."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
 from validate.cli.formats import ReportFormat
 from validate.errors import InputError
-from validate.schema.selftest import Selftest
+
+if TYPE_CHECKING:
+    from validate.schema.selftest import Selftest
 
 __all__ = ["HELP", "selftest"]
 
@@ -102,8 +103,12 @@ def selftest(
     return 0 if result.held else 1
 
 
-def _read(path: Path) -> Selftest | None:
+def _read(path: Path) -> "Selftest | None":
     """The table that an earlier selftest left, if it is of this version's form."""
+    from pydantic import ValidationError
+
+    from validate.schema.selftest import Selftest
+
     if not path.is_file():
         return None
     try:

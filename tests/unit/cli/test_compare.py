@@ -200,7 +200,7 @@ def test_captures_of_other_prompts_than_the_suites_are_incomparable(
 
     shown = capsys.readouterr()
     said = " ".join((shown.out + shown.err).split())
-    assert "ref cuda was captured on other prompts than the suite's: 'default' (66 prompts" in said
+    assert "ref cuda was captured on other prompts than the suite's: 'default' (65 prompts" in said
     assert "suites/default.toml names suites/prompts/default.jsonl (1 prompts, digest " in said
 
 
@@ -238,7 +238,7 @@ HELD = {name: prompt(name, tokens) for name, tokens in (("a", 1), ("b", 16), ("c
 @pytest.mark.parametrize(
     ("text", "lengths", "kept"),
     [
-        ("16", Lengths(high=16), ("a", "b")),
+        ("16", Lengths(high=16, drawn=16), ("a", "b")),
         ("17-", Lengths(low=17), ("c",)),
         ("16-17", Lengths(low=16, high=17), ("b", "c")),
     ],
