@@ -22,8 +22,6 @@ pytestmark = [pytest.mark.golden, pytest.mark.slow]
 
 LONG = pytest.mark.long
 """Each default capture takes more than a minute: `make test` makes few, the selftest all."""
-SHOWN = ("VX-01",)
-"""Faults that `make test` plants in a whole default capture."""
 
 
 @cache
@@ -112,10 +110,7 @@ def whole_path(fault: str) -> bool:
 
 @pytest.mark.parametrize(
     "fault",
-    [
-        fault if fault in SHOWN else pytest.param(fault, marks=LONG)
-        for fault in sorted(filter(whole_path, FAULTS))
-    ],
+    [pytest.param(fault, marks=LONG) for fault in sorted(filter(whole_path, FAULTS))],
 )
 def test_planted_faults_fail_by_the_gates_they_name_and_are_localised(fault):
     """Exit 1, FAIL by every gate of the record, and the heads or rows in words."""
