@@ -100,9 +100,19 @@ def cases() -> list[Callable[[], None]]:
     made: list[Callable[[], None]] = []
     for name in TESTS:
         module = importlib.import_module(f"tests.unit.gates.{name}")
-        for test in [value for key, value in vars(module).items() if key.startswith("test_")]:
+        for test in _tests(module):
             made += [_bind(test, arguments) for arguments in _parameters(test)]
     return made
+
+
+def _tests(module: types.ModuleType) -> Iterator[Callable[..., None]]:
+    """Functions of a module of unit tests, and methods of its classes."""
+    for key, value in vars(module).items():
+        if key.startswith("test_"):
+            yield value
+        elif key.startswith("Test"):
+            made = value()
+            yield from (getattr(made, name) for name in vars(value) if name.startswith("test_"))
 
 
 def _bind(test: Callable[..., None], arguments: dict[str, Any]) -> Callable[[], None]:

@@ -80,7 +80,7 @@ def noise_floor(
     upper = floor_limits(held, levels=Levels(low=level, high=level)).high
     if upper is None:
         return _undefined(f"{len(given)} repeats of ref, at least {MIN_REPEATS} needed", given)
-    if roundoff is not None and not any(value >= stand_in for value in given):
+    if not any(value >= stand_in for value in given):
         return NoiseFloor(value=stand_in, repeats=len(given), values=given, derived=True)
     return NoiseFloor(value=upper, repeats=len(given), values=given)
 
