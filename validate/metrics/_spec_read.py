@@ -203,10 +203,15 @@ def _cut(side: Side, kind: str, prompt: str, stream: Stream) -> str | None:
 def _told_twice(side: Side, kind: str, prompt: str, stream: Stream) -> str | None:
     """A log-probability that was returned is the one that is judged, but for decimals in JSON."""
     name = f"spec.{kind}.logprob"
-    if name not in side.names(prompt):
+    if name not in side.names(prompt) or not stream.logprobs:
         return None
     judged = side.tensor(prompt, name).astype(np.float32)
     told = np.array([np.nan if x is None else x for x in stream.logprobs], np.float32)
+    if len(told) != len(judged):
+        return (
+            f"{side.label}: {prompt} {kind}: {len(told)} log-probabilities in the stream, "
+            f"{len(judged)} in {name}: write both from one array"
+        )
     with np.errstate(invalid="ignore"):
         same = (np.abs(told - judged) <= WRITTEN) | (np.isnan(told) & ~np.isfinite(judged))
     if same.all():
