@@ -104,6 +104,7 @@ ESTIMATORS = {
     "cluster_mean_limits": "clustered t",
     "cluster_ratio_limits": "clustered t",
     "exceedance_limits": "Clopper-Pearson",
+    "drop_limits": None,
     "floor_limits": "t on the log",
     "hazard_ratio_limits": "Clopper-Pearson",
     "poisson_rate_limits": None,

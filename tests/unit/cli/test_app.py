@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -46,17 +45,6 @@ def test_help_imports_nothing_heavy() -> None:
 
     assert done.stderr.strip() == "[]"
     assert "compare" in done.stdout
-
-
-@pytest.mark.slow
-def test_help_answers_at_once() -> None:
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        subprocess.run([PROGRAM, "--help"], check=True, capture_output=True)
-        times.append(time.perf_counter() - start)
-
-    assert sorted(times)[0] <= 0.3, times
 
 
 def test_help_of_every_command_answers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from tests.unit.gates.made import floor, interval, limit, measured, verdict
+from validate.gates.bound import within
 from validate.gates.outcome import defined
 
 BELOW, ABOVE = math.nextafter(0.5, 0), math.nextafter(0.5, 1)
@@ -140,3 +141,12 @@ def test_an_undefined_value_is_a_fault_of_ours():
     """Rules are never asked about nothing; if they are, it is no verdict."""
     with pytest.raises(ValueError, match="undefined value reached a rule"):
         defined(measured(None, why_undefined="no data"))
+
+
+@pytest.mark.parametrize("value", [NAN, INF])
+def test_a_number_that_is_none_fails_the_rule_itself(value):
+    """The judge settles such values before; the rule must not lean on that."""
+    found = within(measured(value), 0.5)
+
+    assert found.outcome == "FAIL"
+    assert "exceeds the limit 0.5" in str(found.reason)

@@ -112,6 +112,7 @@ def test_tokens_outside_the_support_are_counted_beside_the_surprise():
     streams = fair(60)
     for at in (0, 7):
         streams["p-0"]["p"][at] = 0.0
+        streams["p-0"]["falls"][at, :, 0] = [1.0, 0.0]  # all of the mass stands before it
 
     found = speculative_surprisal(pair(side({"sampled": streams})), LEVELS)
 
