@@ -17,7 +17,7 @@ demo: $(STAMP)
 	$(BIN)/validate compare --ref cuda --cand rocm
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m "not benchmark and not long" -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not benchmark and not long" -q
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -52,16 +52,21 @@ def outcomes(report: dict[str, Any]) -> dict[str, str]:
 
 
 def test_the_reference_against_itself_differs_by_exactly_zero():
-    """Ratios of errors are exactly 1; `inside cand` gates compare two forms of one side."""
+    """Ratios of errors are exactly 1; `inside cand` gates compare two forms of one side.
+
+    So do the speculative gates: drawn streams are held to the same side's own rows.
+    """
     code, report = compared("cuda")
 
     assert code == 0
     one_side = {"yardstick.ref_error", "state.prefill_decode", "state.chunked_oneshot"}
     one_side |= {"renorm.kept_mass", "renorm.sum_error", "renorm.value_error"}
     values = {g["name"]: g["measurement"]["value"] for g in report["gates"]}
+    one_side |= {name for name in values if name.startswith("speculative.")}
     ratios = {name: v for name, v in values.items() if name.endswith("_ratio")}
     assert set(ratios.values()) == {1.0}
     assert {v for n, v in values.items() if n not in {*one_side, *ratios}} == {0.0}
+    assert values["speculative.acceptance_delta"] == 0.0
     assert any("one and the same capture" in note for note in report["notes"])
 
 
@@ -167,7 +172,8 @@ def test_fp8_prefill_is_a_declared_deviation_with_its_size():
 
 def test_silent_argmax_fails_the_speculative_gates_alone_and_says_so():
     """The worst bug of the domain: every greedy gate of the same run passes."""
-    code, report = compared("rocm:fault=SA-01")
+    only = ("--only", "speculative,greedy")
+    code, report = compared_as("--ref", "cuda", "--cand", "rocm:fault=SA-01", *only)
 
     got = outcomes(report)
     failed = {name for name, outcome in got.items() if outcome == "FAIL"}
