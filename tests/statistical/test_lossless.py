@@ -25,7 +25,7 @@ from validate.metrics._spec_streams import (
     RESAMPLED,
     Tokens,
 )
-from validate.run.spec_alarms import SpecAlarms, outcomes
+from validate.run.spec_alarms import SpecAlarms, count_spec_alarms, outcomes
 from validate.run.spec_sampler import GROUPS, HONEST, WRONG, Sampler, draw, pool_of
 from validate.run.spec_simulation import simulated_pair
 from validate.schema import Levels, Pair
@@ -238,3 +238,14 @@ def test_outcome_labels_of_the_reader_and_the_simulation_agree():
     assert np.isfinite(tokens.q[(tokens.outcome == ACCEPTED) | (tokens.outcome == RESAMPLED)]).all()
     assert len(GROUPS) == len(pool_of(HONEST[0]).tables)
     assert replace(HONEST[0], name="x").title == "the right sampler"
+
+
+def test_counts_do_not_depend_on_the_number_of_processes():
+    """Each sampler and size has random numbers of its own."""
+    few = {"runs": 2, "streams": 4, "power_runs": 1, "power_streams": (4,), "seed": 3}
+    some = {"command": "", "told": lambda *_: None, "honest": HONEST[:1], "wrong": WRONG[:2]}
+
+    alone = count_spec_alarms(SUITE, **few, **some)
+
+    assert count_spec_alarms(SUITE, **few, **some, processes=2) == alone
+    assert [one.runs for one in alone.power] == [1, 1]

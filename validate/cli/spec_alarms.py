@@ -27,6 +27,7 @@ def main(
     power_runs: Annotated[int, typer.Option(min=1, help="Runs of each wrong one, a size.")] = 40,
     streams: Annotated[int, typer.Option(min=1, help="Streams of a clean run, a kind.")] = 16,
     seed: Annotated[int, typer.Option(help="Of the random numbers.")] = SEED,
+    processes: Annotated[int, typer.Option(min=1, help="Samplers at a time.")] = 2,
     out: Annotated[
         Path | None, typer.Option(help="Folder for speculative.json and speculative.md.")
     ] = None,
@@ -47,6 +48,7 @@ def main(
             seed=seed,
             command=shlex.join(words),
             told=progress,
+            processes=processes,
         )
     text = render_spec_alarms(found)
     if out is not None:

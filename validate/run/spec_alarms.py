@@ -1,6 +1,8 @@
 """How often the speculative gates alarm on a right sampler, and how often on each wrong one."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -109,6 +111,7 @@ def count_spec_alarms(
     seed: int,
     command: str,
     told: Told,
+    processes: int = 1,
     honest: Sequence[Sampler] = HONEST,
     wrong: Sequence[Sampler] = WRONG,
 ) -> SpecAlarms:
@@ -123,23 +126,28 @@ def count_spec_alarms(
         seed: Of all random numbers.
         command: The command that makes the record again.
         told: Of progress: done, of how many, what.
+        processes: How many samplers at a time; the counts do not depend on it.
         honest: Samplers that must not alarm.
         wrong: Samplers that must.
     """
     shares = alpha_shares(suite)
     share = sum(shares[gate.name] for gate in _gates(suite))
-    clean = []
+    quiet = told if processes == 1 else _silent
+    jobs: list[Callable[[], SpecCount | SpecPower]] = []
     for place, sampler in enumerate(honest):
         rng = np.random.default_rng([seed, place])
-        clean.append(
-            _clean(suite, sampler, runs=runs, streams=streams, rng=rng, share=share, told=told)
+        jobs.append(
+            partial(
+                _clean, suite, sampler, runs=runs, streams=streams, rng=rng, share=share, told=quiet
+            )
         )
-    power = []
     for place, sampler in enumerate(wrong):
         for size in power_streams:
             rng = np.random.default_rng([seed, 1000 + place, size])
-            told(place, len(wrong), f"{sampler.name}, {size} streams")
-            power.append(_power(suite, sampler, runs=power_runs, streams=size, rng=rng))
+            jobs.append(partial(_power, suite, sampler, runs=power_runs, streams=size, rng=rng))
+    found = _all(jobs, processes=processes, told=told)
+    clean = [one for one in found if isinstance(one, SpecCount)]
+    power = [one for one in found if isinstance(one, SpecPower)]
     return SpecAlarms(
         tool_version=validate.__version__,
         suite=suite.name,
@@ -152,6 +160,31 @@ def count_spec_alarms(
         power=tuple(power),
         command=command,
     )
+
+
+def _all(
+    jobs: Sequence[Callable[[], SpecCount | SpecPower]], *, processes: int, told: Told
+) -> list[SpecCount | SpecPower]:
+    """Results in the order of the jobs, each with random numbers of its own."""
+    found = []
+    if processes == 1:
+        for place, job in enumerate(jobs):
+            told(place, len(jobs), "samplers and sizes")
+            found.append(job())
+        return found
+    with ProcessPoolExecutor(processes) as pool:
+        for place, one in enumerate(pool.map(_call, jobs)):
+            told(place + 1, len(jobs), "samplers and sizes")
+            found.append(one)
+    return found
+
+
+def _call(job: Callable[[], SpecCount | SpecPower]) -> SpecCount | SpecPower:
+    return job()
+
+
+def _silent(_done: int, _of: int, _what: str) -> None:
+    """One bar cannot show what several processes do."""
 
 
 def _gates(suite: Suite) -> list[GateSpec]:
