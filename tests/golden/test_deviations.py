@@ -27,6 +27,8 @@ PROMPTS = [p for p in load_prompts(ROOT / SUITE.prompts) if "tensors" in p.tags]
 OFF = 1.02
 ATTEND = "validate.models.mla.attend"
 pytestmark = [pytest.mark.golden, pytest.mark.slow]
+LONG = pytest.mark.long
+"""Half a minute each: `make test` takes one form and two faults, the rest by command."""
 
 
 def scale(patch: pytest.MonkeyPatch) -> None:
@@ -96,7 +98,7 @@ def outcomes(report: Report, outcome: str) -> set[str]:
     return {gate.name for gate in report.gates if gate.outcome == outcome}
 
 
-@pytest.mark.parametrize("form", ["fp8", "fp8-fnuz"])
+@pytest.mark.parametrize("form", ["fp8", pytest.param("fp8-fnuz", marks=LONG)])
 def test_a_clean_float8_prefill_is_within_its_budgets(tmp_path, ref, form):
     """No gate FAILs, the yardstick holds, and what has no budget passes by the ordinary limit."""
     report = judged(ref, recorded(tmp_path / "cand", "rocm", {"prefill": form}))
@@ -122,7 +124,7 @@ def test_a_bfloat16_state_is_within_its_budgets(tmp_path, ref):
     ("plant", "gate", "ordinary"),
     [
         (scale, "attention.lse_slope", None),
-        (output, "attention.scale", None),
+        pytest.param(output, "attention.scale", None, marks=LONG),
         (fewer, "state.kda_rel_l2", "attention.routing_weight"),
     ],
 )

@@ -106,7 +106,7 @@ class CaptureReader:
     def _load(self, place: Place, *, shape: tuple[int, ...], offset: int) -> NDArray[Any]:
         """A copy of a run of rows: of what was read lately, else from the file as it was pinned."""
         return self._recent.get(
-            (place.file.path, offset, shape),
+            (place.file.path, offset, shape, place.entry.dtype),  # empty tensors share an offset
             lambda: self._read(place, shape=shape, offset=offset),
         )
 

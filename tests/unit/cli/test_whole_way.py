@@ -64,15 +64,19 @@ def prompts() -> list[Prompt]:
     return made
 
 
+def without_streams(name: str) -> str:
+    """A shipped suite less two areas: drawn streams and lm-eval tasks have whole ways of their own."""
+    suite = (ROOT / "suites" / f"{name}.toml").read_text("utf-8")
+    suite = re.sub(r'\n  \{ name = "(speculative|evals)\.[^\n]*', "", suite)
+    return suite.replace('tasks = "suites/tasks"\n', "")
+
+
 def settle(folder: Path) -> None:
     """A project with a tiny model, wide limits and recipes that differ in batch, chunk, splits."""
     text = (ROOT / "validate.toml").read_text("utf-8")
     for small, big in (("1", "30"), ("3", "15"), ("16", "10"), ("32", "8")):
         text = text.replace(f'batch = "{small}", chunk', f'batch = "{big}", chunk')
-    suite = (ROOT / "suites" / "default.toml").read_text("utf-8")
-    # Drawn streams and lm-eval tasks have whole ways of their own (tests/golden, test_eval.py).
-    suite = re.sub(r'\n  \{ name = "(speculative|evals)\.[^\n]*', "", suite)
-    suite = suite.replace('tasks = "suites/tasks"\n', "")
+    suite = without_streams("default")
     keys = [*re.findall(r'name = "([a-z]+\.[a-z0-9_]+)"', suite), "near_tie", "route_gap"]
     limits = "".join(LIMIT.format(key=key, dtype="bfloat16") for key in keys)
     files = {
