@@ -19,6 +19,7 @@ WAYS = "metrics._three_way"
 OWN = "metrics._introduced"
 STATES = "metrics._states"
 PEAKS = "metrics._peaks"
+TAPS = "metrics._taps"
 FINITE = "metrics._finite"
 NO = "metrics._unmeasured"
 PLACES = "metrics._places"
@@ -173,7 +174,10 @@ TENSOR_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("tensors for values", "metrics._nonfinite", 'value=float(sides["ref"] + sides["cand"])', "value=float(len(bad))"),
         Mutant("equal NaN agree", FINITE, "unlike = int(np.count_nonzero(unlike_nonfinite(", "unlike = 0 * int(np.count_nonzero(unlike_nonfinite("),
         Mutant("routers not looked at", "metrics.attention_nonfinite", "[*bad, *routes.bad]", "bad"),
-        Mutant("inputs not looked at", PASS, '        for name in _others(names, taken):\n', "        for name in ():\n"),
+        Mutant("inputs not looked at", PASS, '        for name in _others(pair, prompt, names, taken):\n', "        for name in ():\n"),
+        Mutant("top-k of cand unknown", PASS, "any(holds_topk(side, prompt, DECODE) for side in (pair.ref, pair.cand))", "holds_topk(pair.ref, prompt, DECODE)"),
+        Mutant("top-k of ref unknown", PASS, "any(holds_topk(side, prompt, DECODE) for side in (pair.ref, pair.cand))", "holds_topk(pair.cand, prompt, DECODE)"),
+        Mutant("full logits not looked at", PASS, "and not (topk and name.startswith(DECODE))", "and not name.startswith(DECODE)"),
         Mutant("least for worst", "metrics._nonfinite", "bad[int(np.argmax(", "bad[int(np.argmin("),
         Mutant("nothing is clean", "metrics._nonfinite", "if tensors == 0:", "if False:"),
         Mutant("router tensors not counted", ROUTES, "tensors += 2", "tensors += 0"),
@@ -214,11 +218,11 @@ TENSOR_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("heads pooled", STATES, '"kda": (1, 2)', '"kda": (0, 1, 2)'),
         Mutant("taps pooled", STATES, '"conv": (1,)', '"conv": (1, 2)'),
         Mutant("tokens apart", STATES, '"kv": (0, 1)', '"kv": (1,)'),
-        Mutant("best for worst", STATES, "np.unravel_index(int(np.argmax(errors)), errors.shape)", "np.unravel_index(int(np.argmin(errors)), errors.shape)"),
+        Mutant("best for worst", STATES, "int(np.argmax(np.where(among, errors, -1.0)))", "int(np.argmin(np.where(among, errors, np.inf)))"),
         Mutant("zero taps let through", STATES, "ratio(err2, np.where(base2 == 0, base2.mean(), base2))", "ratio(np.where(base2 == 0, 0.0, err2), base2)"),
         Mutant("all zero let through", STATES, "peak.undefined = peak.undefined or f\"{prompt} {place.name}\"", "peak.worst = peak.worst or Worst()"),
         Mutant("mean row for worst row", STATES, "ratio(rows[0], np.maximum(rows[1], rows[1].mean())).max()", "ratio(rows[0], np.maximum(rows[1], rows[1].mean())).mean()"),
-        Mutant("denominator is the other way", STATES, '_raise(peak, by_how["oneshot"], by_how[place.mode], prompt, place)', '_raise(peak, by_how[place.mode], by_how["oneshot"], prompt, place)'),
+        Mutant("denominator is the other way", STATES, '_raise(peak, by_how["oneshot"], by_how[place.mode], prompt, place, apart)', '_raise(peak, by_how[place.mode], by_how["oneshot"], prompt, place, apart)'),
         Mutant("ref for cand inside", PEAKS, 'peaks = _inside(found, "cand", how)', 'peaks = _inside(found, "ref", how)'),
         Mutant("decode for chunked", "metrics.state_chunked_oneshot", 'measure_inside(pair, "chunked"', 'measure_inside(pair, "decode"'),
         Mutant("chunked for decode", "metrics.state_prefill_decode", 'measure_inside(pair, "decode"', 'measure_inside(pair, "chunked"'),
@@ -233,6 +237,34 @@ TENSOR_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("batch rows not read", STATES, "pair.cand.manifest.batch_rows.get(prompt, 0)", "0"),
         Mutant("read again for each metric", STATES, 'return pair.once("state.scan", lambda: _scan(pair))', "return _scan(pair)"),
         Mutant("undefined as 0", NO, "value=None", "value=0.0"),
+    ],
+    "test_state_taps": [
+        Mutant("nothing set apart", TAPS, "mask: NDArray[np.bool_] = layers < place.layer", "mask: NDArray[np.bool_] = layers < 0"),
+        Mutant("all of a layer set apart", TAPS, "mask: NDArray[np.bool_] = layers < place.layer", "mask: NDArray[np.bool_] = np.full(taps, (layers < place.layer).any())"),
+        Mutant("the layer of the tie too", TAPS, "mask: NDArray[np.bool_] = layers < place.layer", "mask: NDArray[np.bool_] = layers <= place.layer"),
+        Mutant("first taps for last", TAPS, "last = np.arange(tokens - taps, tokens)", "last = np.arange(taps)"),
+        Mutant("one token early", TAPS, "last = np.arange(tokens - taps, tokens)", "last = np.arange(tokens - taps, tokens) - 1"),
+        Mutant("garbage before the first token", TAPS, "np.where(last < 0, NEVER, first[np.maximum(last, 0)])", "first[np.maximum(last, 0)]"),
+        Mutant("heads set apart", TAPS, 'if place.kind != "conv":', 'if place.kind == "none":'),
+        Mutant("chunked prefill taken for one pass", TAPS, 'if tied is not None and (mode == "decode" or all(map(_in_one_pass, (pair.ref, pair.cand)))):', "if tied is not None:"),
+        Mutant("cand's passes alone", TAPS, "all(map(_in_one_pass, (pair.ref, pair.cand)))", "_in_one_pass(pair.cand)"),
+        Mutant("ref's passes alone", TAPS, "all(map(_in_one_pass, (pair.ref, pair.cand)))", "_in_one_pass(pair.ref)"),
+        Mutant("seen ties by row", TAPS, "first[positions] = tied", "first[: len(tied)] = tied"),
+        Mutant("near ties although none was seen", TAPS, "first[positions] = tied", "first[positions] = np.minimum(first[positions], tied)"),
+        Mutant("prefill for decode", TAPS, 'SEEN_IN = {"decode": "decode", "oneshot": "prefill"}', 'SEEN_IN = {"decode": "prefill", "oneshot": "prefill"}'),
+        Mutant("prefill routers for chunked", TAPS, 'SEEN_IN = {"decode": "decode", "oneshot": "prefill"}', 'SEEN_IN = {"decode": "decode", "oneshot": "prefill", "chunked": "prefill"}'),
+        Mutant("ties with ref inside cand", STATES, 'taps=by_how["oneshot"].shape[-1], seen=False\n', 'taps=by_how["oneshot"].shape[-1]\n'),
+        Mutant("cand says what is near", ROUTES, 'lead = -selection_gap(pair.ref.tensor(prompt, f"{place.name}.scores"), ids)', 'lead = -selection_gap(pair.cand.tensor(prompt, f"{place.name}.scores"), ids)'),
+        Mutant("near below the gap alone", ROUTES, "positions[lead <= pair.route_gap]", "positions[lead < pair.route_gap]"),
+        Mutant("last near tie", ROUTES, "first[close] = np.minimum(first[close], place.layer)", "first[close] = place.layer"),
+        Mutant("near ties by row", ROUTES, "close = positions[lead <= pair.route_gap]", "close = np.flatnonzero(lead <= pair.route_gap)"),
+        Mutant("near ties of decode", ROUTES, 'if place.mode == "prefill"]', 'if place.mode == "decode"]'),
+        Mutant("set apart and counted", STATES, "peak.units += int(np.count_nonzero(~away))", "peak.units += away.size"),
+        Mutant("set apart for good", PEAKS, "worst_value=float(np.maximum(top.value, _worst_apart(peaks))),", "worst_value=top.value,"),
+        Mutant("best way for the worst apart", PEAKS, "np.max([peak.apart_value for peak in peaks.values()], initial=0.0)", "np.min([peak.apart_value for peak in peaks.values()])"),
+        Mutant("first set apart for the worst", PEAKS, "most = max(away, key=lambda one: one.value or 0.0)", "most = away[-1]"),
+        Mutant("nothing left is 0", PEAKS, "if why is None and n == 0:", "if False:"),
+        Mutant("not told", PEAKS, 'return {"units set apart": float(apart), "worst set apart": _worst_apart(peaks)}', "return {}"),
     ],
     "test_introduced_ratio": [
         Mutant("ratio upside down", WAYS, "third_quartile(numbers[:, 1] / numbers[:, 0],", "third_quartile(numbers[:, 0] / numbers[:, 1],"),

@@ -21,6 +21,9 @@ __all__ = ["EVAL_FAULTS", "PLANTERS", "plant"]
 
 Sample = dict[str, Any]
 UNREADABLE = "[invalid]"
+TEMPERATURE = 0.7
+NEXT = "\n\nQ: "
+"""How the next question begins, behind the string that should have stopped the answer."""
 
 EVAL_FAULTS = (
     Fault(
@@ -60,6 +63,35 @@ EVAL_FAULTS = (
         gates=("evals.prompts", "evals.score_drop"),
         source="princeton-pli/retaining-by-doing#5, lm-eval#1465: the template writes a BOS and the "
         "tokenizer adds one. Planted in the prompt tokens of cand: one more in front.",
+    ),
+    Fault(
+        id="VX-150",
+        title="Log-likelihoods divided by the temperature",
+        where="evals",
+        expect="FAIL",
+        gates=("evals.loglik_delta",),
+        source="TV-16 (PrimeIntellect-ai/prime-rl#697) seen from evals: a server returns logarithms "
+        "divided by its default temperature of 0.7. Planted in cand's answers; every choice keeps "
+        "its rank, so no score moves.",
+    ),
+    Fault(
+        id="VX-151",
+        title="The stop string never reaches the server",
+        where="evals",
+        expect="FAIL",
+        gates=("evals.length",),
+        source="EleutherAI/lm-evaluation-harness#3881: arguments of generation are left out on the "
+        "way. Planted in the responses of cand: behind the answer the next question begins; the "
+        "filter takes the first answer, so no score moves.",
+    ),
+    Fault(
+        id="VX-152",
+        title="The two sides were given other token budgets",
+        where="evals",
+        expect="INCOMPARABLE",
+        gates=("evals.setup",),
+        source="elizaOS/eliza#10670, ROCm/ATOM#1489 (TV-07), where the head does name the budget. "
+        "Planted in cand's head and requests: half the tokens; no answer needed more.",
     ),
 )
 """Faults of evals by what their mechanism rewrites."""
@@ -166,11 +198,69 @@ def _with_bos(sample: Sample) -> Sample:
     return sample | {SIDECAR: beside | more}
 
 
+def _divided(_ref: Path, cand: Path) -> None:
+    """Logarithms are divided once more, as if they were logits."""
+    _every(cand, _by_temperature, "no task scores choices, so no logarithm is divided")
+
+
+def _by_temperature(sample: Sample) -> Sample:
+    if not isinstance(sample["resps"][0][0], list):
+        return sample
+    told = [[str(float(value) / TEMPERATURE), greedy] for ((value, greedy),) in sample["resps"]]
+    return sample | {"resps": [[one] for one in told], "filtered_resps": told}
+
+
+def _runs_on(_ref: Path, cand: Path) -> None:
+    """Nothing stops the answer, so the text goes on as the prompt taught it to."""
+    _every(cand, _longer, "no task generates text, so nothing runs on")
+
+
+def _longer(sample: Sample) -> Sample:
+    text = _response(sample)
+    if text is None:
+        return sample
+    beside = sample.get(SIDECAR) or {}
+    ids = beside.get("token_ids")
+    more = None if ids is None else [*ids, *NEXT.encode()]
+    return sample | {
+        "resps": [[text + NEXT]],
+        **({SIDECAR: beside | {"token_ids": more}} if beside else {}),
+    }
+
+
+def _half_budget(_ref: Path, cand: Path) -> None:
+    """Head and requests of cand name half the tokens."""
+    _every(cand, _asked_for_half, "no task generates text, so no budget is named")
+    for head in cand.rglob("results_*.json"):
+        told = json.loads(head.read_text("utf-8"))
+        for task in told["configs"].values():
+            if "generation_kwargs" in task:
+                task["generation_kwargs"] = _halved(task["generation_kwargs"])
+        head.write_text(json.dumps(told, indent=1), "utf-8")
+
+
+def _asked_for_half(sample: Sample) -> Sample:
+    if _response(sample) is None:
+        return sample
+    asked = {
+        name: request | {"arg_1": _halved(request["arg_1"])}
+        for name, request in sample["arguments"].items()
+    }
+    return sample | {"arguments": asked}
+
+
+def _halved(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {**arguments, "max_gen_toks": arguments["max_gen_toks"] // 2}
+
+
 PLANTERS: Mapping[str, Callable[[Path, Path], None]] = {
     "TV-03": _shared_cache,
     "TV-06": _empty_slice,
     "TV-07": _budget,
     "TV-08": _bos_twice,
+    "VX-150": _divided,
+    "VX-151": _runs_on,
+    "VX-152": _half_budget,
 }
 """How each fault rewrites a pair of folders."""
 
@@ -189,6 +279,20 @@ def _samples(path: Path) -> Iterator[Sample]:
     with path.open(encoding="utf-8") as stream:
         for line in stream:
             yield json.loads(line)
+
+
+def _every(folder: Path, change: Callable[[Sample], Sample], nowhere: str) -> None:
+    """Rewrite every sample of a folder.
+
+    Raises:
+        InputError: ``change`` leaves every one as it is; a fault without a site is a clean run.
+    """
+    kept = {path: list(_samples(path)) for path in _files(folder).values()}
+    if all(change(sample) == sample for samples in kept.values() for sample in samples):
+        msg = f"{folder}: {nowhere}"
+        raise InputError(msg)
+    for path in kept:
+        _rewrite(path, change)
 
 
 def _rewrite(path: Path, change: Callable[[Sample], Sample]) -> None:

@@ -15,7 +15,7 @@ __all__ = [
     "SpeculativeControl",
 ]
 
-Prompts = Literal["default", "all", "random"]
+Prompts = Literal["default", "all", "random", "long"]
 
 
 def _fault(
@@ -256,7 +256,8 @@ class Sample:
     """Tokens of every sampled stream; None: the target's own number."""
     prompts: Prompts = "default"
     """``default``: those of the suite that are drawn from; ``all``: every prompt of the suite, drawn
-    from; ``random``: prompts of random bytes. No golden holds the latter two, so ref runs here."""
+    from; ``random``: prompts of random bytes; ``long``: prompts of 1,000 tokens. No golden holds the
+    latter three, so ref runs here."""
     ref: str | None = None
     """What stands in for ref, run here."""
     effects: Mapping[str, float] = field(default_factory=dict)
@@ -274,6 +275,8 @@ SPECULATIVE_SAMPLES: Mapping[str, Sample] = {
     "SP-07": Sample(tokens=512),
     # 0.035 of the inverse temperature over 16,384 tokens, their sign by the request's temperature.
     "SP-09": Sample(effects={"speculative.surprisal": 0.035}),
+    # The error grows with the position: 0.002 of a rotated vector at 10, 0.04 at 94, 0.4 at 1,000.
+    "LC-07": Sample(tokens=32, prompts="long"),
     # Sixteen prompts are too few for a median of this spread.
     **dict.fromkeys(
         ("SP-02", "SP-03", "SP-05", "SP-06", "SP-12", "ND-04"), Sample(tokens=32, prompts="all")

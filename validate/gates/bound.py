@@ -11,6 +11,7 @@ from validate.gates.outcome import (
     number,
     percent,
     unpooled,
+    worst_of,
 )
 from validate.schema.measurement import Interval, Measurement
 from validate.schema.verdict import Limit, NoiseFloor, Outcome
@@ -29,12 +30,19 @@ def decide(measurement: Measurement, *, limit: Limit, noise: NoiseFloor | None) 
     lower limit to exceed the largest repeat too.
 
     Args:
-        measurement: Defined, finite, of at least one unit.
-        limit: ``value`` in the measurement's unit.
+        measurement: Defined, finite, of at least one unit; ``worst_value`` is the same
+            quantity at its worst row, in whatever unit ``limit.worst`` is given.
+        limit: ``value`` in the measurement's unit; ``worst``, where there is one, bounds the
+            worst row apart from it.
         noise: The repeats of ref in the same unit; None: there are none to look at.
     """
-    found = within(measurement, limit.value)
-    beyond = excess(noise, limit.value)
+    found = _value(measurement, limit.value, noise)
+    return found if limit.worst is None else worst_of(found, _worst_row(measurement, limit.worst))
+
+
+def _value(measurement: Measurement, limit: float, noise: NoiseFloor | None) -> Finding:
+    found = within(measurement, limit)
+    beyond = excess(noise, limit)
     if beyond is None:
         return found
     if math.isfinite(beyond) and within(measurement, beyond).outcome is Outcome.FAIL:
@@ -42,9 +50,23 @@ def decide(measurement: Measurement, *, limit: Limit, noise: NoiseFloor | None) 
     unit = measurement.unit
     reason = (
         f"ref against its own repeats measures up to {number(beyond, unit)}, more than the limit "
-        f"{number(limit.value, unit)}: the limit cannot tell cand from noise"
+        f"{number(limit, unit)}: the limit cannot tell cand from noise"
     )
     return Finding(Outcome.INCONCLUSIVE, reason, measurement.value)
+
+
+def _worst_row(measurement: Measurement, limit: float) -> Finding:
+    worst = measurement.worst_value
+    if worst is None:
+        return Finding(Outcome.INCONCLUSIVE, "the worst row was not measured")
+    if not math.isfinite(worst):
+        return Finding(Outcome.FAIL, f"the worst row measures {worst}, which is no finite number")
+    few = unpooled(measurement, limit)
+    if few is not None:
+        return few
+    if worst <= limit:
+        return PASSED
+    return Finding(Outcome.FAIL, f"the worst row measures {number(worst)}, limit {number(limit)}")
 
 
 def within(measurement: Measurement, limit: float) -> Finding:

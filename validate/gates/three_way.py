@@ -1,12 +1,10 @@
 """``three_way``: cand is no further from the oracle than ref, in the bulk and at its worst row."""
 
-import math
-
 from validate.errors import SuiteError
 from validate.gates import bound
-from validate.gates.outcome import PASSED, Finding, number, unpooled, worst_of
+from validate.gates.outcome import Finding
 from validate.schema.measurement import Measurement
-from validate.schema.verdict import Limit, NoiseFloor, Outcome
+from validate.schema.verdict import Limit, NoiseFloor
 
 __all__ = ["decide"]
 
@@ -26,19 +24,4 @@ def decide(measurement: Measurement, *, limit: Limit, noise: NoiseFloor | None) 
     if limit.worst is None:
         msg = f"{limit.pointer}: a three_way limit needs 'worst' beside 'value'"
         raise SuiteError(msg)
-    ratio = bound.decide(measurement, limit=limit, noise=noise)
-    return worst_of(ratio, _worst_row(measurement, limit.worst))
-
-
-def _worst_row(measurement: Measurement, limit: float) -> Finding:
-    worst = measurement.worst_value
-    if worst is None:
-        return Finding(Outcome.INCONCLUSIVE, "the worst row was not measured")
-    if not math.isfinite(worst):
-        return Finding(Outcome.FAIL, f"the worst row measures {worst}, which is no finite number")
-    few = unpooled(measurement, limit)
-    if few is not None:
-        return few
-    if worst <= limit:
-        return PASSED
-    return Finding(Outcome.FAIL, f"the worst row measures {number(worst)}, limit {number(limit)}")
+    return bound.decide(measurement, limit=limit, noise=noise)

@@ -19,7 +19,17 @@ from validate.metrics._finite import Findings, look
 from validate.metrics._places import Place, routers
 from validate.schema import Pair, Side, Worst
 
-__all__ = ["NEVER", "Choice", "Flips", "Routing", "apart", "gaps", "routing", "selection_gap"]
+__all__ = [
+    "NEVER",
+    "Choice",
+    "Flips",
+    "Routing",
+    "apart",
+    "gaps",
+    "near_ties",
+    "routing",
+    "selection_gap",
+]
 
 NEVER = np.iinfo(np.int32).max
 """Layer of the first tie of a token without any."""
@@ -113,6 +123,33 @@ def apart(
         first <= place.layer if place.kind == "hidden" else first < place.layer
     )
     return mask
+
+
+def near_ties(pair: Pair, prompt: str) -> Ties | None:
+    """Layer of each token's first near tie by ref's own scores; kept with the pair.
+
+    At a near tie the last expert taken leads the first left out by ``pair.route_gap`` at
+    most: a pass whose routers nobody captured may have taken either. Ref alone decides, so
+    that no fault of cand sets its own rows apart.
+
+    Returns:
+        By position of the prompt; None without prefill routers.
+    """
+    return pair.once(f"attention.near_ties.{prompt}", lambda: _near_ties(pair, prompt))
+
+
+def _near_ties(pair: Pair, prompt: str) -> Ties | None:
+    places = [place for place in routers(pair.ref.names(prompt)) if place.mode == "prefill"]
+    if not places:
+        return None
+    first = np.full(len(pair.ref.prompts[prompt].token_ids), NEVER, dtype=np.int32)
+    positions = pair.ref.tensor(prompt, "prefill.positions")
+    for place in places:
+        ids = pair.ref.tensor(prompt, f"{place.name}.ids")
+        lead = -selection_gap(pair.ref.tensor(prompt, f"{place.name}.scores"), ids)
+        close = positions[lead <= pair.route_gap]
+        first[close] = np.minimum(first[close], place.layer)
+    return first
 
 
 def gaps(

@@ -2,6 +2,10 @@
 
 A *unit* is what an error is measured over: one head of a KDA state; one of q, k, v at one
 tap of a convolution state; a whole KV cache.
+
+A tap is one token's alone, so a router's tie below it moves it by a whole expert's work, as
+it moves any row of that token. Such taps are *set apart*: they raise a peak of their own.
+Heads and caches hold many tokens, of which a tie moves one; their limits stand above that.
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +16,7 @@ from numpy.typing import NDArray
 from validate.metrics._finite import Findings, look
 from validate.metrics._places import Place, states
 from validate.metrics._structure import ErrorMap, add_rows, find_structure, new_map
+from validate.metrics._taps import taps_apart
 from validate.metrics._tensors import noise_start
 from validate.metrics._words import ratio
 from validate.numerics import to_float64
@@ -35,6 +40,11 @@ class Peak:
     units: int = 0
     value: float = 0.0
     worst: Worst | None = None
+    apart: int = 0
+    """Units that a tie may have moved; neither counted nor looked at above."""
+    apart_value: float = 0.0
+    """The largest relative error of those."""
+    apart_worst: Worst | None = None
     row: float = 0.0
     """KV only: the largest relative error of one token's row."""
     undefined: str | None = None
@@ -91,37 +101,63 @@ def _add_layer(made: States, pair: Pair, prompt: str, places: list[Place]) -> No
             held[side][place.mode] = to_float64(array)
         ref, cand = held["ref"][place.mode], held["cand"][place.mode]
         peak = made.across.setdefault((place.kind, place.mode), Peak())
-        _raise(peak, ref, cand, prompt, place)
+        apart = taps_apart(pair, prompt, place, taps=ref.shape[-1])
+        _raise(peak, ref, cand, prompt, place, apart)
         if place.kind == "kda":
             _add_map(made, ref, cand, place, pair.cand.manifest.batch_rows.get(prompt, 0))
     for side, by_how in held.items():
         for place in places:
             if place.mode != "oneshot" and {"oneshot", place.mode} <= set(by_how):
                 peak = made.inside.setdefault((side, place.mode, place.kind), Peak())
-                _raise(peak, by_how["oneshot"], by_how[place.mode], prompt, place)
+                # Both ways inside one side: their routers are not compared with each other.
+                apart = taps_apart(
+                    pair, prompt, place, taps=by_how["oneshot"].shape[-1], seen=False
+                )
+                _raise(peak, by_how["oneshot"], by_how[place.mode], prompt, place, apart)
 
 
-def _raise(peak: Peak, base: Array, other: Array, prompt: str, place: Place) -> None:
+def _raise(
+    peak: Peak,
+    base: Array,
+    other: Array,
+    prompt: str,
+    place: Place,
+    apart: NDArray[np.bool_] | None,
+) -> None:
     """Raise a peak to the worst unit of one state."""
     axes = _axes(place.kind)
     err2, base2 = (np.atleast_1d((array**2).sum(axis=axes)) for array in (other - base, base))
     # A unit that is all zero (taps before the first token) is held to the others' mean.
     errors = ratio(err2, np.where(base2 == 0, base2.mean(), base2))
-    peak.units += errors.size
     if not np.isfinite(errors).all():
         peak.undefined = peak.undefined or f"{prompt} {place.name}"
         return
-    index = np.unravel_index(int(np.argmax(errors)), errors.shape)
-    value = float(errors[index])
-    if value > peak.value or peak.worst is None:
-        peak.value = value
-        where = _unit(place.kind, tuple(int(i) for i in index))
-        peak.worst = Worst(prompt=prompt, place=f"{place.name}{where}", value=value)
+    away = np.broadcast_to(False if apart is None else apart, errors.shape)
+    peak.units += int(np.count_nonzero(~away))
+    peak.apart += int(np.count_nonzero(away))
+    free = _top(errors, ~away, prompt, place)
+    if free is not None and (free[0] > peak.value or peak.worst is None):
+        peak.value, peak.worst = free
+    tied = _top(errors, away, prompt, place)
+    if tied is not None and (tied[0] > peak.apart_value or peak.apart_worst is None):
+        peak.apart_value, peak.apart_worst = tied
     if place.kind == "kv" and base.ndim > 1 and len(base):
         rows = ((other - base) ** 2).sum(axis=1), (base**2).sum(axis=1)
         peak.row = float(
             np.fmax(peak.row, ratio(rows[0], np.maximum(rows[1], rows[1].mean())).max())
         )
+
+
+def _top(
+    errors: Array, among: NDArray[np.bool_], prompt: str, place: Place
+) -> tuple[float, Worst] | None:
+    """The largest error among some units of a state, and where; None: there are none."""
+    if not among.any():
+        return None
+    index = np.unravel_index(int(np.argmax(np.where(among, errors, -1.0))), errors.shape)
+    value = float(errors[index])
+    where = _unit(place.kind, tuple(int(i) for i in index))
+    return value, Worst(prompt=prompt, place=f"{place.name}{where}", value=value)
 
 
 def _axes(kind: str) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from validate.metrics._places import Place, hiddens, outputs, with_mode
 from validate.metrics._routing import Routing, apart, routing
 from validate.metrics._structure import ErrorMap, add_lse, add_rows, find_structure, new_map
 from validate.metrics._three_way import Ways, add_errors
+from validate.metrics._topk_rows import holds_topk
 from validate.metrics._words import ratio
 from validate.numerics import DTYPES, to_float64, unit_roundoff
 from validate.schema import Pair, Side, Worst
@@ -25,6 +26,9 @@ __all__ = ["Bulk", "LayerSums", "Scan", "first_structure", "noise_start", "scan"
 
 BUCKETS = 1024
 """Most buckets of a position profile; longer sequences share buckets."""
+
+DECODE = "decode.logits"
+"""The only section of logits among tensors of a mode."""
 
 Array = NDArray[np.float64]
 Key = tuple[int, str, str]
@@ -114,17 +118,24 @@ def _scan(pair: Pair) -> Scan:
                     sides = _two(pair, prompt, lse)
                     if _finite(made, prompt, lse, "lse", sides):
                         _add_lse(step, sides)
-        for name in _others(names, taken):
+        for name in _others(pair, prompt, names, taken):
             _finite(made, prompt, name, "other", _two(pair, prompt, name))
     return made
 
 
-def _others(names: list[str], taken: set[str]) -> Iterator[str]:
-    """Tensors that are only looked at for non-finite values; routers are looked at elsewhere."""
+def _others(pair: Pair, prompt: str, names: list[str], taken: set[str]) -> Iterator[str]:
+    """Tensors that are only looked at for non-finite values.
+
+    Routers are looked at elsewhere, and so are logits that either side stores as top-k.
+    """
+    topk = any(holds_topk(side, prompt, DECODE) for side in (pair.ref, pair.cand))
     return (
         name
         for name in names
-        if name not in taken and ".router." not in name and not name.endswith(".positions")
+        if name not in taken
+        and ".router." not in name
+        and not name.endswith(".positions")
+        and not (topk and name.startswith(DECODE))
     )
 
 

@@ -1,6 +1,6 @@
 """``logits.err_ratio``: cand's logit error over ref's, both against the oracle."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,7 @@ from validate.metrics._logit_rows import DECODE, FORCED, logit_rows
 from validate.metrics._logit_values import bad_logits
 from validate.metrics._quartile import third_quartile
 from validate.metrics._reason import Reason, without_value
+from validate.metrics._topk_rows import holds_topk, read_topk
 from validate.numerics import centred_rms, exact_sum
 from validate.schema import Levels, Measurement, Pair, Side, Worst
 from validate.stats import geometric_ratio
@@ -104,8 +105,6 @@ def _measure(pair: Pair) -> list[_Errors] | Reason:
     rows = logit_rows(pair)
     if rows.reason is not None:
         return rows.reason
-    if not rows.exact:
-        return Reason("top-k logits hold no error of every id: the ratio needs full logits")
     errors = []
     for prompt in pair.prompts:
         one = _errors(pair, pair.oracle, prompt)
@@ -119,7 +118,8 @@ def _errors(pair: Pair, oracle: Side, prompt: str) -> _Errors | Reason:
     """Errors over the prompt's own tokens: prefill rows, then decode rows where captured."""
     parts = []
     for section, positions in ((FORCED, "logits.positions"), (DECODE, "decode.positions")):
-        if section == FORCED or section in pair.ref.names(prompt):
+        held = section in pair.ref.names(prompt) or holds_topk(pair.ref, prompt, section)
+        if section == FORCED or held:
             part = _section(pair, oracle, prompt, section, positions)
             if isinstance(part, Reason):
                 return part
@@ -143,7 +143,11 @@ def _section(
     if not {section, positions} <= set(names):
         return Reason(f"oracle '{oracle.label}' holds no {section} of prompt {prompt}", "unlike")
     truth, at = oracle.tensor(prompt, section), oracle.tensor(prompt, positions)
-    ref, wanted = pair.ref.tensor(prompt, section), pair.ref.tensor(prompt, positions)
+    ref = _every_id(pair.ref, prompt, section, truth.shape[-1])
+    cand = _every_id(pair.cand, prompt, section, truth.shape[-1])
+    if ref is None or cand is None:
+        return Reason("top-k logits hold no error of every id: the ratio needs full logits")
+    wanted = pair.ref.tensor(prompt, positions)
     if truth.shape != ref.shape or at.shape != wanted.shape or (at != wanted).any():
         why = f"oracle '{oracle.label}' prompt {prompt}: {section} {truth.shape} at other positions"
         return Reason(f"{why} than ref's {ref.shape}", "unlike")
@@ -151,9 +155,20 @@ def _section(
     if bad:
         where = f"prompt {prompt} {section}: {bad[0].text()}"
         return Reason(f"oracle '{oracle.label}' and ref '{pair.ref.label}' {where}")
-    cand = pair.cand.tensor(prompt, section)
     places = [_Place(section, row, int(position)) for row, position in enumerate(at)]
     return _Errors(prompt, places, centred_rms(truth, ref), centred_rms(truth, cand))
+
+
+def _every_id(side: Side, prompt: str, section: str, vocab: int) -> NDArray[Any] | None:
+    """Full rows, put in the order of ids where all of them are stored as top-k; None: some are not."""
+    if not holds_topk(side, prompt, section):
+        return side.tensor(prompt, section)
+    held = read_topk(side, prompt, section)
+    if held.ids.shape[1] != vocab:
+        return None
+    rows = np.full(held.logits.shape, np.nan)
+    np.put_along_axis(rows, held.ids, held.logits, axis=1)
+    return rows
 
 
 def _worst(errors: list[_Errors]) -> Worst:

@@ -142,10 +142,14 @@ def value_text(gate: GateReport) -> str:
     plain = f"p = {number(found.value)}" if lossless else number(found.value, found.unit)
     if gate.kind == "noise_ratio" and gate.judged is not None:
         return f"{number(gate.judged)} x floor ({plain})"
-    if gate.kind == "three_way":
-        worst = "not known" if found.worst_value is None else number(found.worst_value)
-        return f"{number(found.value)} x ref, worst {worst}"
-    return plain
+    if gate.kind != "three_way" and (gate.limit is None or gate.limit.worst is None):
+        return plain
+    worst = "not known" if found.worst_value is None else number(found.worst_value)
+    return f"{_ratio(gate, plain, found.value)}, worst {worst}"
+
+
+def _ratio(gate: GateReport, plain: str, value: float) -> str:
+    return f"{number(value)} x ref" if gate.kind == "three_way" else plain
 
 
 def limit_text(gate: GateReport) -> str:
@@ -157,8 +161,9 @@ def limit_text(gate: GateReport) -> str:
         return f"{value} x floor"
     if gate.kind == "lossless":
         return f"{number(gate.alpha_share)}, effect {value}"
-    if gate.kind == "three_way" and gate.limit.worst is not None:
-        return f"{value} x ref, worst {number(gate.limit.worst)}"
+    if gate.limit.worst is not None:
+        unit = " x ref" if gate.kind == "three_way" else ""
+        return f"{value}{unit}, worst {number(gate.limit.worst)}"
     return f"exactly {value}" if gate.kind == "exact" else value
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "drawn_from",
     "find_area",
     "in_area",
+    "long_prompts",
     "random_prompts",
 ]
 
@@ -31,9 +32,13 @@ CAND = "rocm"
 LONGEST = 49
 """Most tokens of a prompt that is judged without streams at T > 0: 55 prompts, enough for every
 quantile and rate of the suite, in seven seconds of one core."""
+BOS, NEWLINE = 256, 10
 RANDOM_SEED = 20261130
 RANDOM_PROMPTS, RANDOM_LENGTHS = 48, (2, 12)
 """Short: behind many random bytes rounding moves a draw of every fourth prompt."""
+LONG_SEED = 20261129
+LONG_PROMPTS, LONG_TOKENS = 8, 1000
+"""Deep enough for faults that grow with the position; an upper limit of a median takes five."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,13 +242,33 @@ def drawn_from(prompts: Sequence[Prompt]) -> tuple[Prompt, ...]:
     )
 
 
+def long_prompts(prompts: Sequence[Prompt]) -> tuple[Prompt, ...]:
+    """Prompts of 1,000 tokens, the suite's texts in orders of their own; always the same."""
+    rng = np.random.default_rng(LONG_SEED)
+    texts = [prompt.token_ids[1:] for prompt in prompts if "text" in prompt.tags]
+    made = []
+    for number in range(LONG_PROMPTS):
+        ids = [BOS]
+        while len(ids) < LONG_TOKENS:
+            ids += [*texts[int(rng.integers(len(texts)))], NEWLINE]
+        made.append(
+            Prompt(
+                id=f"long-{number:02}",
+                token_ids=tuple(ids[:LONG_TOKENS]),
+                prompt_length=LONG_TOKENS - 1,
+                tags=("long", "speculative"),
+            )
+        )
+    return tuple(made)
+
+
 def random_prompts() -> tuple[Prompt, ...]:
     """Prompts of random bytes behind the begin token, of 2 to 11 bytes; always the same."""
     rng = np.random.default_rng(RANDOM_SEED)
     made = []
     for number in range(RANDOM_PROMPTS):
         length = int(rng.integers(*RANDOM_LENGTHS))
-        ids = (256, *(int(x) for x in rng.integers(0, 256, size=length)))
+        ids = (BOS, *(int(x) for x in rng.integers(0, 256, size=length)))
         tags = ("random", "speculative", *(("tensors",) if number < 3 else ()))  # noqa: PLR2004
         made.append(
             Prompt(id=f"random-{number:02}", token_ids=ids, prompt_length=len(ids) - 1, tags=tags)

@@ -36,8 +36,10 @@ SEED = 20261201
 DRAWN_EVERY = 10
 """One candidate in so many draws streams at T > 0, with a seed of its own; the others are judged
 on everything else."""
-SHORTEST = 26
-"""Prompts beside those that are looked inside of: the shortest. n_min of a p90 is 29."""
+SHORTEST = 32
+"""Prompts beside the eleven that are looked inside of: the shortest. ``logits.kl_exceed_rate``
+PASSes on 43 prompts at least (no prompt of 43 beyond gives an upper limit inside its limit), the
+p90 gates on 29; on fewer every candidate is INCONCLUSIVE there and no alarm can be told from one."""
 DRAWN_TOKENS = "32"
 RATE, QUANTILE = 0.01, 0.99
 PADS = ("zero", "tile", "repeat")

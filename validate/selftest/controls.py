@@ -50,6 +50,15 @@ MODEL_CONTROLS: tuple[Control, ...] = (
         source="LA-08 as a declared deviation: a budget of its own, shown on the first page.",
     ),
     Control(
+        id="OK-9",
+        title="Log-probabilities are returned where ref stores logits",
+        target="rocm",
+        source="TV-16: a convention that differs by one number a row, which no law depends on. "
+        "Planted in a capture as a server returns them: every id of a row as top-k, in float32, "
+        "log-sum-exp 0.",
+        where="capture",
+    ),
+    Control(
         id="OK-VX-90",
         title="Repeated heads, read back from every fourth",
         target="rocm:pad=repeat",

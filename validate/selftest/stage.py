@@ -21,7 +21,7 @@ from validate.oracle import load_weights
 from validate.run.sides import capture_digest
 from validate.schema import Prompt, Side
 from validate.schema.suite import Suite
-from validate.selftest.cases import Area, Case, drawn_from, random_prompts
+from validate.selftest.cases import Area, Case, drawn_from, long_prompts, random_prompts
 from validate.selftest.trim import trim, undrawn
 from validate.suite import load_prompts
 
@@ -31,6 +31,8 @@ ORACLE = "oracle"
 """Name of the target that is taken as the truth."""
 _OF_MACHINE = frozenset(("torch", "device", "card", "cpu", "processors", "environment"))
 """Parts of a capture's key that say where it was made, not what of."""
+OWN = ("random", "long")
+"""Samples whose prompts are none of the suite's."""
 RUN_HERE = "reference"
 """What stands in for a stored ref on prompts that no golden holds."""
 
@@ -78,9 +80,11 @@ def set_stage(bench: Bench, case: Case, *, area: Area, project: Project, suite: 
     asked, name = load_prompts(path), path.stem
     if sample.prompts == "random":
         asked, name = random_prompts(), "random-bytes"
+    elif sample.prompts == "long":
+        asked, name = long_prompts(asked), f"{name}-long"
     elif sample.prompts == "all":
         asked, name = drawn_from(asked), f"{name}-drawn"
-    chosen = bench.prompts if sample.prompts != "random" else ()
+    chosen = bench.prompts if sample.prompts not in OWN else ()
     kept = tuple(p for p in asked if area.wants(p) and (not chosen or p.id in chosen))
     if not kept:
         msg = f"selftest of {area.name}: none of the prompts {', '.join(chosen)} is one of its"

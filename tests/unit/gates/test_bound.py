@@ -150,3 +150,38 @@ def test_a_number_that_is_none_fails_the_rule_itself(value):
 
     assert found.outcome == "FAIL"
     assert "exceeds the limit 0.5" in str(found.reason)
+
+
+@pytest.mark.parametrize(
+    ("value", "worst", "outcome"),
+    [
+        (0.1, 0.1, "PASS"),
+        (0.1, 0.75, "PASS"),
+        (0.1, math.nextafter(0.75, 1), "FAIL"),
+        (0.6, 0.6, "FAIL"),
+        (0.1, NAN, "FAIL"),
+        (0.1, INF, "FAIL"),
+        (0.1, None, "INCONCLUSIVE"),
+    ],
+)
+def test_a_limit_with_a_worst_bounds_what_was_set_apart_too(value, worst, outcome):
+    """Value limit 0.5, worst 0.75: rows that a tie has moved may be off by more, not by anything."""
+    judged = verdict("bound", measured(value, worst_value=worst), limit(0.5, worst=0.75))
+
+    assert judged.outcome == outcome
+    assert judged.judged == value
+
+
+def test_a_worst_row_counts_only_where_the_limit_has_one():
+    assert verdict("bound", measured(0.1, worst_value=9.0), limit(0.5)).outcome == "PASS"
+
+
+def test_a_worst_row_beyond_its_limit_fails_where_repeats_exceed_the_limit():
+    """The repeats' own size makes the value INCONCLUSIVE; the worst row is judged apart from it."""
+    judged = verdict(
+        "bound", measured(0.6, worst_value=0.9), limit(0.5, worst=0.75), noise=floor(0.7)
+    )
+
+    assert judged.outcome == "FAIL"
+    assert judged.reason is not None
+    assert judged.reason.endswith("; the worst row measures 0.9, limit 0.75")

@@ -7,6 +7,7 @@ import pytest
 
 from tests.fakes import make_pair
 from tests.layers import LEVELS, changed, drawn, router
+from tests.topk import as_topk
 from validate.metrics.attention_nonfinite import attention_nonfinite
 
 
@@ -127,3 +128,24 @@ def test_no_tensors_is_undefined_not_clean():
 
     assert m.value is None
     assert "no prompt holds attention tensors" in str(m.why_undefined)
+
+
+@pytest.mark.parametrize("narrow", ["ref", "cand", "both"])
+def test_decode_logits_stored_as_top_k_on_a_side_are_left_to_the_metrics_of_logits(narrow):
+    """The two sides hold them under other names, so they cannot be read as one tensor."""
+    full = clean()
+    full["p-0"]["decode.logits"] = np.eye(4, 6, dtype=np.float32)
+    few = as_topk(full, 6)
+    ref, cand = (few if narrow in (side, "both") else full for side in ("ref", "cand"))
+    m = attention_nonfinite(make_pair(ref, cand), LEVELS)
+
+    assert (m.value, m.n) == (0.0, 16)
+
+
+def test_full_decode_logits_are_looked_at():
+    full, broken = clean(), clean()
+    for held in (full, broken):
+        held["p-0"]["decode.logits"] = np.eye(4, 6, dtype=np.float32)
+    broken["p-0"]["decode.logits"][2, 3] = np.nan
+
+    assert attention_nonfinite(make_pair(full, broken), LEVELS).value == 1.0

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 
 from tests.fakes import FakeSide, make_manifest, make_pair, make_prompt, with_positions
 from tests.logit_cases import LEVELS, assert_why
@@ -323,6 +324,39 @@ def test_the_ratio_of_errors_needs_every_id():
 
     assert (found.value, found.undefined_kind) == (None, "no_data")
     assert_why(found, "the ratio needs full logits")
+
+
+@pytest.mark.parametrize("narrow", [(True, True), (False, True), (True, False)])
+def test_the_ratio_of_errors_takes_every_id_in_any_form(narrow):
+    """OK-9: all ids as top-k, as log-probabilities whose sum is 1, and not by id."""
+    ref, cand = sides(decode=True)
+    oracle, _ = sides(noise=0.0, decode=True)
+    for named in ref.values():
+        named["logits"] = named["logits"] + 0.01 * np.sin(np.arange(VOCAB))
+        named["decode.logits"] = named["decode.logits"] + 0.01 * np.sin(np.arange(VOCAB))
+    full = logits_err_ratio(pair_of(ref, cand, oracle=oracle), LEVELS)
+    told = [
+        as_topk(log_probabilities(side), VOCAB) if few else side
+        for few, side in zip(narrow, (ref, cand), strict=True)
+    ]
+    found = logits_err_ratio(pair_of(*told, oracle=oracle), LEVELS)
+
+    assert full.value is not None
+    assert found.value is not None
+    assert found.worst_value is not None
+    assert full.worst_value is not None
+    assert_measured(found.value, full.value, atol=0, rtol=1e-9)
+    assert_measured(found.worst_value, full.worst_value, atol=0, rtol=1e-9)
+
+
+def log_probabilities(side):
+    return {
+        prompt: {
+            name: log_softmax(array, axis=-1) if name.endswith("logits") else array
+            for name, array in named.items()
+        }
+        for prompt, named in side.items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,18 @@ def test_a_three_way_failure_names_the_half_that_failed(value, worst, told):
     assert told in line
 
 
+def test_a_bound_with_a_worst_shows_both_numbers_and_both_limits():
+    """A bound alone shows one of each."""
+    told = limits(state__kda_rel_l2__bfloat16=entry(5.0, worst=9.0))
+    found = {"logits.kl_max": finding(value=0.0), "state.kda_rel_l2": finding(worst_value=7.5)}
+    both = run(side("rocm", 3.0), suite=suite(GATES[2]), metrics=found, limits=told)
+    alone = run(side("rocm", 3.0), suite=suite(GATES[2]), metrics=found)
+
+    assert "3 nats, worst 7.5" in render_markdown(both)
+    assert "5, worst 9" in render_markdown(both)
+    assert "worst 7.5" not in render_markdown(alone)
+
+
 def test_the_header_shows_both_sides_with_card_driver_and_evidence():
     """Before any number."""
     text = render_console(run(side("rocm", 0.2), reused=["ref"]))

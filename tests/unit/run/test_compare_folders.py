@@ -173,6 +173,14 @@ class TestPlantedFaults:
 
         with pytest.raises(InputError, match="no task generates text"):
             plant("TV-07", ref=ref, cand=cand)
+        with pytest.raises(InputError, match="so nothing runs on"):
+            plant("VX-151", ref=ref, cand=cand)
+        with pytest.raises(InputError, match="so no budget is named"):
+            plant("VX-152", ref=ref, cand=cand)
+        text = {"sums": answers([1] * 5)}
+        a, b = write_folder(tmp_path / "c", text), write_folder(tmp_path / "d", text)
+        with pytest.raises(InputError, match="so no logarithm is divided"):
+            plant("VX-150", ref=a, cand=b)
         with pytest.raises(InputError, match="keep no prompt tokens"):
             plant("TV-08", ref=ref, cand=cand)
         with pytest.raises(InputError, match="known: TV-03, TV-06, TV-07, TV-08"):

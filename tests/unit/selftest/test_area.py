@@ -15,8 +15,9 @@ from validate.schema.report import GateReport, LimitReport, MeasurementReport, R
 from validate.schema.selftest import CaseReport
 from validate.schema.verdict import Outcome
 from validate.selftest.area import planned, summed_up
-from validate.selftest.cases import Case, cases_of, find_area, random_prompts
+from validate.selftest.cases import Case, cases_of, find_area, long_prompts, random_prompts
 from validate.selftest.judge import row_of
+from validate.suite import load_prompts
 
 ROOT = Path(__file__).resolve().parents[3]
 UNIFORM, SUPPORT = "speculative.uniform", "speculative.support"
@@ -161,6 +162,17 @@ def test_random_prompts_are_short_and_always_the_same() -> None:
     assert prompts == random_prompts()
     assert {len(one.token_ids) for one in prompts} <= set(range(3, 13))
     assert len(prompts) == 48
+
+
+def test_long_prompts_reach_the_positions_that_a_record_names() -> None:
+    """LC-07: an angle formed in bfloat16 is off by order one at 1,000."""
+    texts = load_prompts(ROOT / "suites/prompts/default.jsonl")
+    prompts = long_prompts(texts)
+
+    assert prompts == long_prompts(texts)
+    assert len({one.token_ids for one in prompts}) == len(prompts) == 8
+    assert {len(one.token_ids) for one in prompts} == {1000}
+    assert all(find_area("speculative").wants(one) for one in prompts)
 
 
 @pytest.mark.slow

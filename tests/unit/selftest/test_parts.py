@@ -1,5 +1,6 @@
 """Parts of the selftest: what is handed out first, what is cut off in time, what is remembered."""
 
+import math
 import time
 from functools import partial
 from pathlib import Path
@@ -7,7 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.captures import make_prompt, make_tensors, write_capture
 from tests.fakes import FakeSide
+from tests.measured import assert_measured
+from validate.capture import Tensor, open_capture
 from validate.errors import CaptureError, InputError
 from validate.faults import FAULTS
 from validate.faults.kernels import OPERATION_CONTROLS, OPERATION_FAULTS
@@ -17,6 +21,7 @@ from validate.selftest import recall
 from validate.selftest.area import QUICK, held, ordered, planned, summed_up
 from validate.selftest.clean import allowed_alarms, choose_options
 from validate.selftest.eval_folders import DOCS, write_pair
+from validate.selftest.planted import log_probabilities
 from validate.selftest.pool import Done, spread
 from validate.selftest.trim import trim
 
@@ -45,7 +50,7 @@ def test_every_fault_and_every_control_is_planned_once() -> None:
     assert {task.id for task in tasks if task.case is not None} >= set(FAULTS)
     operations = [task for task in tasks if task.operation is not None]
     assert len(operations) == len(OPERATION_FAULTS) + len(OPERATION_CONTROLS)
-    assert {f"OK-{n}" for n in range(1, 11) if n != 9} <= {task.id for task in tasks}
+    assert {f"OK-{n}" for n in range(1, 11)} <= {task.id for task in tasks}
 
 
 def test_quick_names_cases_that_exist() -> None:
@@ -120,6 +125,30 @@ def test_more_alarms_than_allowed_do_not_hold() -> None:
     assert not table.held
     assert held(table.model_copy(update={"clean": report.model_copy(update={"alarms": 8})}))
     assert not held(table.model_copy(update={"clean": None, "left": ("SA-01: not begun",)}))
+
+
+def test_log_probabilities_are_those_of_the_logits(tmp_path: Path) -> None:
+    """OK-9: the row (0, ln 3) reads ln 3/4, ln 1/4; nothing else of the capture differs."""
+    prompt = make_prompt(0)
+    logits = np.zeros((len(prompt.token_ids), 2), np.float32)
+    logits[:, 1] = math.log(3.0)
+    held = {**make_tensors(prompt), "logits": Tensor(logits, ("rows", "vocab"))}
+    write_capture(tmp_path / "right", [prompt], tensors={prompt.id: held})
+    log_probabilities(tmp_path / "right", tmp_path / "told")
+    right, told = (open_capture(tmp_path / name, label=name) for name in ("right", "told"))
+
+    first = {
+        name: told.tensor(prompt.id, f"logits.{name}")[0].tolist()
+        for name in ("topk.ids", "lse", "tail_mass")
+    }
+    assert first == {"topk.ids": [1, 0], "lse": 0.0, "tail_mass": 0.0}
+    values = told.tensor(prompt.id, "logits.topk.logits")
+    assert values.dtype == np.float32
+    assert_measured(float(values[0, 0]), math.log(0.75), atol=0, rtol=1e-6)
+    assert_measured(float(values[0, 1]), math.log(0.25), atol=0, rtol=1e-6)
+    assert told.tensor(prompt.id, "logits.row_min")[0] == values[0, 1]
+    assert set(right.names(prompt.id)) - set(told.names(prompt.id)) == {"logits"}
+    assert told.streams == right.streams
 
 
 def test_eval_folders_hold_the_same_items(tmp_path: Path) -> None:
