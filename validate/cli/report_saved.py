@@ -4,11 +4,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from validate.capture.places import fit_folder
 from validate.cli.formats import ReportFormat
 from validate.cli.publish import publish
 from validate.cli.session import open_project
 from validate.errors import InputError
-from validate.report import read_report, render_diff
+from validate.report import RENDERERS, read_report, render_diff
 from validate.run.claims import attach_claims, load_claims
 from validate.schema.report import Report
 
@@ -56,6 +57,7 @@ def render(
 ) -> int:
     """Write every format of a saved run again, print one, return the verdict's exit code."""
     path = find_run(runs)
+    fit_folder("--out", out or path.parent, files=RENDERERS)
     report = with_claims(read_report(path), claims)
     return publish(report, output=output, explain=False, out=out or path.parent)
 

@@ -95,14 +95,17 @@ class Session:
 
 
 def check(asked: Asked) -> None:
-    """Refuse an unknown target or a wrong suite before anything is collected.
+    """Refuse an unknown target, a wrong suite or a wrong folder before anything is collected.
 
     Raises:
         ValidateError: As ``validate compare`` would say it.
     """
+    from validate.capture.places import fit_folder
     from validate.capture.targets import parse_target
     from validate.faults import FAULT_SIDES
 
+    if asked.out is not None:
+        fit_folder("--validate-report", asked.cwd / asked.out)
     project = _project(asked)
     for target in (asked.ref, asked.cand):
         parse_target(target, project, faults=FAULT_SIDES)
