@@ -63,6 +63,7 @@ def judge(asked: Asked, progress: Progress) -> Report:
     Raises:
         ValidateError: Whatever stands in the way of a verdict.
     """
+    progress(0, 0, "reading the suite, its limits and the golden report")
     project = open_project()
     sides = read_target(asked.ref, project), read_target(asked.cand, project)
     suite = load_suite(choose_suite(asked.suite, sides, project))

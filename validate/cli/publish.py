@@ -8,6 +8,7 @@ from pathlib import Path
 from validate.capture.places import fit_folder
 from validate.cli.explain import explain_gates
 from validate.cli.formats import ReportFormat
+from validate.cli.progress import show_progress
 from validate.cli.session import open_project
 from validate.errors import InputError
 from validate.report import RENDERERS, render_console, render_json, render_markdown, write_reports
@@ -37,7 +38,9 @@ def publish(report: Report, *, output: ReportFormat, explain: bool, out: Path | 
     Raises:
         InputError: The files cannot be written.
     """
-    files = write_reports(report, out or _new_folder(open_project().reports))
+    place = out or _new_folder(open_project().reports)
+    with show_progress() as progress:
+        files = write_reports(report, place, progress=lambda what: progress(0, 0, what))
     paths = "\n".join(f"report: {path}" for path in files)
     if output is ReportFormat.CONSOLE:
         terminal = sys.stdout.isatty()

@@ -173,6 +173,7 @@ def write_bundle(source: Source, out: Path, *, progress: Progress = silent) -> B
     }
     files |= {name: path for name, path in parts.items() if path is not None}
     files |= _claims(source)
+    progress("hashing every file")
     listed = tuple(_listed(name, files[name]) for name in sorted(files))
     bundle = Bundle(
         tool_version=source.report.tool_version,
@@ -186,6 +187,7 @@ def write_bundle(source: Source, out: Path, *, progress: Progress = silent) -> B
     )
     text = json.dumps(bundle.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
     partial = out.with_name(f".{out.name}.unchecked")
+    progress(f"writing {out.name}")
     try:
         write_zip(partial, {INDEX: text.encode(), **files})
         check_bundle(partial, render=source.render, progress=progress)
@@ -238,11 +240,14 @@ def check_bundle(bundle: Path, *, render: Render, progress: Progress = silent) -
     """
     with tempfile.TemporaryDirectory(prefix="validate-bundle-") as name:
         folder = Path(name)
+        progress(f"unpacking {bundle.name}")
         names = unpack(bundle, folder)
         index = _index(bundle, names, folder)
+        progress("checking every file and the container")
         _check_digests(bundle, index, names, folder)
         check_container(bundle, names, folder)
         report = _judge_again(bundle, index, folder, progress)
+        progress("rendering the pages again")
         _check_texts(bundle, names, folder, _texts(report, render), report)
         return report
 

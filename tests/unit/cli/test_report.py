@@ -69,7 +69,7 @@ def test_diff_tells_what_moved_and_exits_0(runs: Path, capsys: pytest.CaptureFix
         (["--diff", "reports/first"], 2, "--diff takes two runs, OLD and NEW; 1 are named"),
         (["--diff", "--check", "x.zip"], 2, "--check and --diff are asked for at once"),
         (["--bundle", "x.zip", "--out", "y"], 2, "--bundle and --out are asked for at once"),
-        (["--bundle", "reports", "reports/first"], 2, "--bundle reports: is a folder"),
+        (["--bundle", "reports", "reports/first"], 2, "--bundle reports: it is a folder"),
         (["--check", "x.zip"], 2, "x.zip: there is no such file"),
         (["--check", "x.zip", "reports/first"], 2, "--check takes the bundle alone"),
         (["--check", "validate.toml"], 4, "validate.toml: is no whole zip file"),
