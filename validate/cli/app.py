@@ -138,7 +138,7 @@ def _run(arguments: list[str]) -> int:
 
 def _report(error: Exception) -> int:
     if isinstance(error, ValidateError):
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{type(error).__name__}: {_harmless(str(error))}", file=sys.stderr)
         return error.exit_code
     if isinstance(error, BrokenPipeError):
         # Python would complain once more when it closes stdout at exit.
@@ -153,6 +153,16 @@ def _report(error: Exception) -> int:
         file=sys.stderr,
     )
     return EXIT_BUG
+
+
+def _harmless(text: str) -> str:
+    """The lines of a message, with what steers a terminal spelled out: names come from captures."""
+    lines = text.split("\n")
+    if not all(line.isprintable() for line in lines):
+        from validate.report.wording import clean
+
+        lines = [clean(line) for line in lines]
+    return "\n".join(lines)
 
 
 def _print_traceback() -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from validate.cli.formats import ReportFormat
+from validate.errors import InputError
 
 __all__ = ["HELP", "compare"]
 
@@ -70,6 +71,11 @@ def compare(
     )
     if dry_run:
         refuse_unused({"--explain": explain, "--claims": claims, "--out": out})
+        if output is ReportFormat.MARKDOWN:
+            msg = (
+                "--dry-run with --format markdown: a plan is printed as text or with --format json"
+            )
+            raise InputError(msg)
         return print_plan(asked, as_json=output is ReportFormat.JSON)
     fit_place(out)
     figures = None if claims is None else load_claims(claims)

@@ -64,6 +64,9 @@ def selftest(
             "--clean judges candidates without a fault; leave out --only-fault, --quick and --area"
         )
         raise InputError(msg)
+    if ids and quick:
+        msg = "--only-fault with --quick: both choose what is judged; leave one of them out"
+        raise InputError(msg)
     fit_folder("--out", out, files=(TABLE, PAGE))
     fit_folder("--rows", rows)
     planned(area, ids=ids, quick=quick)
