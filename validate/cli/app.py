@@ -95,6 +95,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Before torch loads OpenMP: threads that spin at a barrier while another process holds
     # their core made captures 50 times slower on two busy cores; no number depends on it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # NumPy's BLAS has threads of its own, which spin: the small products of a comparison took
+    # 47 s of processor time on two cores where one thread takes 8. It stands in every manifest.
+    if "OMP_NUM_THREADS" not in os.environ:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Before lm-eval loads: it must never look for a task or a score on the network, and the
     # bars are ours.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
