@@ -264,3 +264,24 @@ def test_unused_plugin_imports_nothing_heavy() -> None:
     )
 
     assert done.stdout == "[]\n"
+
+
+def test_misspelt_mark_is_an_error_that_names_the_nearest_gate(world: pytest.Pytester) -> None:
+    (world.path / "suites" / "test_logits.py").write_text(
+        MODULE.format(names='"state", "logits.kl_p9O"'), "utf-8"
+    )
+
+    done = gates(world, "rocm")
+
+    assert done.ret == 2
+    done.stdout.fnmatch_lines(
+        ["*names 'logits.kl_p9O', which is no area and no gate; did you mean 'logits.kl_p90'?*"]
+    )
+
+
+def test_report_folder_that_takes_nothing_is_a_usage_error(world: pytest.Pytester) -> None:
+    done = gates(world, "rocm", "--validate-report", "validate.toml")
+
+    assert done.ret == 4
+    done.stderr.fnmatch_lines(["*--validate-report *: nothing can be written there (it is a file*"])
+    assert measured(world) == []

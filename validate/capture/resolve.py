@@ -192,6 +192,7 @@ def record_path(
     evals: EvalPlan | None = None,
 ) -> None:
     """Run ``path`` of the torch model with ``options``; ``label`` is the manifest's target."""
+    progress(0, 0, f"{label}: loading the model")
     from validate.capture.backends.torch_model import record
 
     record(

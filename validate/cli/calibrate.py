@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from validate.capture.places import fit_file
 from validate.capture.project import Project
 from validate.capture.resolve import Progress
 from validate.cli.cast import Cast, gather
@@ -43,6 +44,7 @@ def calibrate_limits(ref: str, *, faults: bool, out: Path | None, progress: Prog
     project = open_project()
     suite = load_suite(project.suite)
     path = project.root / suite.limits
+    fit_file("--out", out or path)
     target = read_target(ref, project)
     if target.folder is None:
         msg = f"--ref {ref}: it runs here; limits come from stored captures and their repeats"

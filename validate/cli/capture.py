@@ -29,6 +29,7 @@ def capture(
 ) -> int:
     """Check everything, then record, then say where the capture lies."""
     from validate.capture.eval_plan import plan_evals
+    from validate.capture.places import fit_folder
     from validate.capture.resolve import choose_device, record_target
     from validate.cli.progress import show_progress
     from validate.cli.session import open_project, read_prompts, read_target
@@ -38,7 +39,8 @@ def capture(
     wanted = read_target(target, project)
     where = choose_device(wanted, device)
     name, chosen = read_prompts(prompts, project)
-    if out.exists() and not resume and (not out.is_dir() or any(out.iterdir())):
+    fit_folder("--out", out)
+    if out.is_dir() and not resume and any(out.iterdir()):
         msg = (
             f"--out {out}: it exists and is not empty\n"
             "  do next: name another folder, or --resume to take up an interrupted capture"

@@ -92,8 +92,9 @@ def gather(
         find(target, project=project, suite=suite, evals=evals, fresh=fresh, progress=progress)
         for target in (ref, cand)
     ]
-    first, second = (open_side(side) for side in sides)
+    first, second = (_told(side, progress) for side in sides)
     beside = [_named(name, project) for name in family(ref, project)]
+    progress(0, 0, "reading the oracle, the repeats of ref and the weights")
     oracle = _oracle(first, project)
     stale = [side.stale for side in (*sides, *beside)]
     if oracle is not None:
@@ -173,6 +174,11 @@ def find(
     if tasks is None or evals or found(tasks, make=False).reused:
         return found(tasks, make=make)
     return found(None, make=make)
+
+
+def _told(side: Resolved, progress: Progress) -> CaptureReader | EvalFolder:
+    progress(0, 0, f"reading {side.label}")
+    return open_side(side)
 
 
 def _named(name: str, project: Project) -> Resolved:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from validate.cli.formats import ReportFormat
+from validate.errors import InputError
 
 __all__ = ["HELP", "compare"]
 
@@ -41,6 +42,9 @@ def compare(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the pairing and stop; nothing is captured.")
     ] = False,
+    claims: Annotated[
+        Path | None, typer.Option(help="Figures of speed and cost to show beside the verdict.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for report.html, .md, .json and .xml.")
     ] = None,
@@ -50,9 +54,10 @@ def compare(
 ) -> int:
     """Check every argument, gather the captures, compare, print and write the report."""
     from validate.cli.judge import Asked, judge
-    from validate.cli.plan import print_plan
+    from validate.cli.plan import print_plan, refuse_unused
     from validate.cli.progress import show_progress
-    from validate.cli.publish import publish
+    from validate.cli.publish import fit_place, publish
+    from validate.run.claims import attach_claims, load_claims
 
     asked = Asked(
         ref=ref,
@@ -65,9 +70,19 @@ def compare(
         fresh=fresh,
     )
     if dry_run:
+        refuse_unused({"--explain": explain, "--claims": claims, "--out": out})
+        if output is ReportFormat.MARKDOWN:
+            msg = (
+                "--dry-run with --format markdown: a plan is printed as text or with --format json"
+            )
+            raise InputError(msg)
         return print_plan(asked, as_json=output is ReportFormat.JSON)
+    fit_place(out)
+    figures = None if claims is None else load_claims(claims)
     with show_progress() as progress:
         report = judge(asked, progress)
+    if figures is not None:
+        report = attach_claims(report, figures)
     return publish(report, output=output, explain=explain, out=out)
 
 

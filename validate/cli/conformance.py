@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["HELP", "conformance"]
 
 HELP = "Judge a kernel against the contract of an operation."
+TIME_LIMIT = 30.0
 
 
 def conformance(
@@ -29,8 +30,13 @@ def conformance(
     device: Annotated[Device | None, typer.Option(help="Where it runs; cpu if not given.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Run the whole cross of axes.")] = False,
     time_limit: Annotated[
-        float, typer.Option(help="Seconds that one call may take.", min=0.001, max=86_400.0)
-    ] = 30.0,
+        float | None,
+        typer.Option(
+            help=f"Seconds that one call may take; {TIME_LIMIT:g} if not given.",
+            min=0.001,
+            max=86_400.0,
+        ),
+    ] = None,
     case: Annotated[
         Path | None, typer.Option(help="Run one saved failing input in place of the sweep.")
     ] = None,
@@ -56,6 +62,7 @@ def conformance(
                 "--contract": contract,
                 "--device": device,
                 "--full": full,
+                "--time-limit": time_limit,
                 "--case": case,
                 "--out": out,
             }
@@ -70,7 +77,7 @@ def conformance(
         contract=tuple(contract or ()),
         device=None if device is None else device.value,
         full=full,
-        time_limit=time_limit,
+        time_limit=TIME_LIMIT if time_limit is None else time_limit,
         case=case,
         out=out_folder(out),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from validate.capture.backends.lm_eval_run import task_names
 from validate.capture.eval_plan import EvalPlan
+from validate.capture.places import fit_folder
 from validate.capture.reader import open_capture
 from validate.errors import InputError
 from validate.schema.evals import EvalItem
@@ -32,7 +33,9 @@ def check_folder(plan: EvalPlan, out: Path, *, resume: bool) -> None:
         InputError: Says which.
     """
     task_names(plan.tasks, plan.names)
-    if out.exists() and not resume and (not out.is_dir() or any(out.iterdir())):
+    fit_folder("--out", out)
+    fit_folder("--out", plan.results)
+    if out.is_dir() and not resume and any(out.iterdir()):
         msg = (
             f"--out {out}: it exists and is not empty\n"
             "  do next: name another folder, or --resume to take up an interrupted run"

@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from validate.capture.places import fit_folder
 from validate.cli.cast import EVALS_SUITE
 from validate.cli.progress import show_progress
 from validate.cli.session import open_project
+from validate.cli.tool import run_tool
 from validate.report.evals_power import render_evals_power
 from validate.run.evals_power import simulate_evals_power
 from validate.suite import load_limits, load_suite
@@ -28,6 +30,7 @@ def main(
     ] = None,
 ) -> None:
     """Simulate, print and write the table."""
+    fit_folder("--out", out, files=("evals-power.json", "evals-power.md"))
     project = open_project()
     judged = load_suite(suite or project.root / EVALS_SUITE)
     words = ["python", "-m", "validate.cli.evals_power", "--runs", str(runs), "--seed", str(seed)]
@@ -49,4 +52,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_tool(main)

@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from validate.capture.places import fit_folder
 from validate.cli.cast import gather
 from validate.cli.progress import show_progress
 from validate.cli.session import open_project, read_target
+from validate.cli.tool import run_tool
 from validate.errors import IncomparableError
 from validate.report.alarms import render_alarms
 from validate.run.alarm_report import FalseAlarms, count_alarms
@@ -62,6 +64,7 @@ def main(
     ] = None,
 ) -> None:
     """Count, print, and exit 1 where there are more alarms than alpha allows."""
+    fit_folder("--out", out, files=("false-alarms.json", "false-alarms.md"))
     found = false_alarms(ref=ref, suite_file=suite, runs=runs, seed=seed)
     text = render_alarms(found)
     if out is not None:
@@ -73,4 +76,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_tool(main)

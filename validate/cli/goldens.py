@@ -10,6 +10,7 @@ from validate.capture.reader import open_capture
 from validate.capture.resolve import Progress
 from validate.cli.recipes import chosen_goldens, device_for, record_recipe
 from validate.cli.session import open_project, read_prompts
+from validate.errors import InputError
 
 __all__ = ["note_for", "record_goldens"]
 
@@ -34,6 +35,12 @@ def record_goldens(
     """
     project = open_project()
     chosen = chosen_goldens(names, project)
+    if tasks is not None and all(recipe.backend == "oracle" for recipe in chosen.values()):
+        msg = (
+            f"--tasks {tasks}: {', '.join(chosen)} is the oracle, which runs no evals\n"
+            "  do next: leave --tasks out, or name a golden of the torch model too"
+        )
+        raise InputError(msg)
     devices = {name: device_for(name, recipe, wanted=device) for name, recipe in chosen.items()}
     prompt_set, held = read_prompts(prompts, project)
     folders = []

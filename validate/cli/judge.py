@@ -63,8 +63,15 @@ def judge(asked: Asked, progress: Progress) -> Report:
     Raises:
         ValidateError: Whatever stands in the way of a verdict.
     """
+    progress(0, 0, "reading the suite, its limits and the golden report")
     project = open_project()
     sides = read_target(asked.ref, project), read_target(asked.cand, project)
+    if asked.fresh and all(side.folder is not None for side in sides):
+        msg = (
+            f"--fresh: {asked.ref} and {asked.cand} are stored captures, which are not made here\n"
+            "  do next: leave --fresh out, or validate golden record"
+        )
+        raise InputError(msg)
     suite = load_suite(choose_suite(asked.suite, sides, project))
     limits = load_limits(project.root / suite.limits)
     gates = select_gates(suite, only=asked.only, skip=asked.skip)

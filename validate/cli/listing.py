@@ -24,7 +24,14 @@ def list_things(
 ) -> int:
     """Print one kind of thing as a table or as JSON."""
     from validate.cli.catalogue import keys_text, rows_of, table
+    from validate.errors import InputError
 
+    if suite is not None and things not in (Things.GATES, Things.LIMITS):
+        msg = (
+            f"list {things.value} --suite {suite}: only gates and limits depend on a suite\n"
+            "  do next: leave --suite out"
+        )
+        raise InputError(msg)
     rows = rows_of(things, suite=suite)
     if output is TextOrJson.JSON:
         import json

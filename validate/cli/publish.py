@@ -5,14 +5,31 @@ import shutil
 import sys
 from pathlib import Path
 
+from validate.capture.places import fit_folder
 from validate.cli.explain import explain_gates
 from validate.cli.formats import ReportFormat
+from validate.cli.progress import show_progress
 from validate.cli.session import open_project
 from validate.errors import InputError
-from validate.report import render_console, render_json, render_markdown, write_reports
+from validate.report import RENDERERS, render_console, render_json, render_markdown, write_reports
 from validate.schema.report import Report
 
-__all__ = ["publish"]
+__all__ = ["fit_place", "publish"]
+
+
+def fit_place(out: Path | None) -> None:
+    """See that a report can be written, before the work that it is to tell of.
+
+    Args:
+        out: The folder that was asked for; None: a new one below the project's reports.
+
+    Raises:
+        InputError: Nothing can be written there.
+    """
+    if out is None:
+        fit_folder("--out", open_project().reports)
+    else:
+        fit_folder("--out", out, files=RENDERERS)
 
 
 def publish(report: Report, *, output: ReportFormat, explain: bool, out: Path | None) -> int:
@@ -21,7 +38,9 @@ def publish(report: Report, *, output: ReportFormat, explain: bool, out: Path | 
     Raises:
         InputError: The files cannot be written.
     """
-    files = write_reports(report, out or _new_folder(open_project().reports))
+    place = out or _new_folder(open_project().reports)
+    with show_progress() as progress:
+        files = write_reports(report, place, progress=lambda what: progress(0, 0, what))
     paths = "\n".join(f"report: {path}" for path in files)
     if output is ReportFormat.CONSOLE:
         terminal = sys.stdout.isatty()

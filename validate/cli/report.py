@@ -53,6 +53,13 @@ def report(
                 f"{alone} and {' and '.join(others)} are asked for at once; ask one after the other"
             )
             raise InputError(msg)
+    if bundle is not None and output is not ReportFormat.CONSOLE:
+        msg = (
+            f"--bundle with --format {output.value}: a bundle is written, no report is printed\n"
+            f"  do next: leave --format out, then validate report --check {bundle} --format "
+            f"{output.value}"
+        )
+        raise InputError(msg)
     if check is not None:
         return report_bundle.check(check, runs or [], output=output)
     if diff:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from validate.capture.digest import file_sha256
+from validate.capture.places import fit_file, fit_folder
 from validate.capture.project import Project
 from validate.cli.formats import ReportFormat
 from validate.cli.progress import show_progress
@@ -12,6 +13,7 @@ from validate.cli.report_saved import find_run, with_claims
 from validate.cli.session import open_project
 from validate.errors import InputError
 from validate.report import (
+    RENDERERS,
     read_report,
     render_all,
     render_console,
@@ -29,12 +31,11 @@ __all__ = ["bundle", "check"]
 
 def bundle(runs: Sequence[Path], out: Path, *, claims: Path | None) -> int:
     """Write the bundle of a saved run and check it; returns the verdict's exit code."""
-    if out.is_dir():
-        msg = f"--bundle {out}: is a folder; name a file, such as {out / 'evidence.zip'}"
-        raise InputError(msg)
+    fit_file("--bundle", out)
     path = find_run(runs)
     report = read_report(path)
     if claims is not None:
+        fit_folder("--claims: the report is written anew to", path.parent, files=RENDERERS)
         report = with_claims(report, claims)
         write_reports(report, path.parent)
     with show_progress() as progress:

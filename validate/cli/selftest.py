@@ -49,6 +49,7 @@ def selftest(
     ] = ReportFormat.CONSOLE,
 ) -> int:
     """Print the table; 0 when every fault and control does what its record says, else 1."""
+    from validate.capture.places import fit_folder
     from validate.cli.progress import show_progress
     from validate.cli.session import open_project
     from validate.report.area_selftest import area_selftest_console, area_selftest_markdown
@@ -63,6 +64,11 @@ def selftest(
             "--clean judges candidates without a fault; leave out --only-fault, --quick and --area"
         )
         raise InputError(msg)
+    if ids and quick:
+        msg = "--only-fault with --quick: both choose what is judged; leave one of them out"
+        raise InputError(msg)
+    fit_folder("--out", out, files=(TABLE, PAGE))
+    fit_folder("--rows", rows)
     planned(area, ids=ids, quick=quick)
     project = open_project()
     bench = Bench(

@@ -17,6 +17,7 @@ from validate import __version__
 from validate.capture.backends.transformers_attention import Padding
 from validate.capture.backends.transformers_model import SmolSide, find_package, own_sources
 from validate.capture.digest import json_sha256
+from validate.capture.places import fit_folder
 from validate.capture.provenance import cpu_name
 from validate.cli.progress import show_progress
 from validate.errors import InputError, ValidateError
@@ -206,6 +207,7 @@ def main(
 ) -> None:
     """Run the sides that are missing, compare, and exit 1 where a gate fails that should not."""
     try:
+        fit_folder("--out", out, files=("smollm2.json", "smollm2.md"))
         require_packages()
         if side is not None:
             (one,) = (s for s in SIDES if s.name == side)

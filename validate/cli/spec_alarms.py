@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from validate.capture.places import fit_folder
 from validate.cli.progress import show_progress
 from validate.cli.session import open_project
+from validate.cli.tool import run_tool
 from validate.report.spec_alarms import render_spec_alarms
 from validate.run.spec_alarms import count_spec_alarms
 from validate.suite import load_suite
@@ -33,6 +35,7 @@ def main(
     ] = None,
 ) -> None:
     """Count, print, and exit 1 where a right sampler alarms more often than its share of alpha."""
+    fit_folder("--out", out, files=("speculative.json", "speculative.md"))
     project = open_project()
     judged = load_suite(suite or project.suite)
     words = ["python", "-m", "validate.cli.spec_alarms", "--suite", judged.path]
@@ -60,4 +63,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_tool(main)

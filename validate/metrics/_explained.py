@@ -140,7 +140,8 @@ def _read(pair: Pair, streams: StreamPair) -> tuple[NDArray[Any], NDArray[Any]] 
     arrays: list[NDArray[Any]] = []
     for side, tokens in ((pair.ref, streams.ref), (pair.cand, streams.cand)):
         if ROWS not in side.names(streams.prompt):
-            return Reason(f"{side.label} prompt {streams.prompt} holds no {ROWS}", "unlike")
+            words = f"{side.label} prompt {streams.prompt} holds no {ROWS}"
+            return Reason(f"{words}; capture {side.label} anew with it", "unlike")
         rows = side.tensor(streams.prompt, ROWS)
         reason = row_count_reason(side, streams.prompt, tokens=len(tokens), rows=len(rows))
         if reason is not None:

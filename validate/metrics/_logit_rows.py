@@ -121,7 +121,8 @@ def _sections(pair: Pair, prompt: str) -> Iterator[_Rows]:
 def _tensor(pair: Pair, prompt: str, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
     lacking = [side.label for side in (pair.ref, pair.cand) if name not in side.names(prompt)]
     if lacking:
-        why = f"prompt {prompt} holds no {name} in {' and '.join(lacking)}"
+        sides = " and ".join(lacking)
+        why = f"prompt {prompt} holds no {name} in {sides}; capture {sides} anew with it"
         raise _UnpairedError(why, "unlike" if len(lacking) == 1 else "no_data")
     return pair.ref.tensor(prompt, name), pair.cand.tensor(prompt, name)
 
@@ -163,7 +164,7 @@ def _topk(pair: Pair, prompt: str, section: str) -> tuple[TopKRows, TopKRows] | 
         return None
     for side, topk in zip((pair.ref, pair.cand), held, strict=True):
         if not topk and section not in side.names(prompt):
-            why = f"prompt {prompt} holds no {section} in {side.label}"
+            why = f"prompt {prompt} holds no {section} in {side.label}; capture {side.label} anew with it"
             raise _UnpairedError(why)
     try:
         ref, cand = (

@@ -32,7 +32,10 @@ def undefined(
 
 def no_tensors(what: str) -> str:
     """The reason when a capture holds none of the tensors a metric reads."""
-    return f"no prompt holds {what}; capture prompts tagged for them"
+    return (
+        f"no prompt holds {what}; capture prompts tagged for them, with every tensor that "
+        "docs/capture-format.md lists for the tag"
+    )
 
 
 def not_finite(bad: Mapping[str, Findings], *groups: str) -> str | None:

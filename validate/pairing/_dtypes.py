@@ -33,8 +33,10 @@ def dtype_reasons(ref: Side, other: Side, *, name: str) -> list[Reason]:
     Returns:
         One reason with every tensor that is held in another dtype; empty where none is.
     """
-    facts = _facts(ref, "ref") if name == "cand" else []
-    facts += _facts(other, name)
+    of_ref = _facts(ref, "ref") if name == "cand" else []
+    of_other = _facts(other, name)
+    facts = [*of_ref, *of_other]
+    blamed = [side for side, told in (("ref", of_ref), (name, of_other)) if told]
     if not facts:
         return []
     return [
@@ -44,7 +46,8 @@ def dtype_reasons(ref: Side, other: Side, *, name: str) -> list[Reason]:
             headline=f"hold {len(facts)} tensors in another dtype than their manifest tells",
             facts=tuple(facts),
             cause="a writer that widened or narrowed what the path made, or a dtype written by hand",
-            next_step="capture that side anew, with each tensor as docs/capture-format.md says",
+            next_step=f"capture {' and '.join(blamed)} anew, with each tensor as "
+            "docs/capture-format.md says",
         )
     ]
 

@@ -1,6 +1,6 @@
 """Reasons that the prompts and streams give."""
 
-from validate.pairing._reasons import Reason
+from validate.pairing._reasons import Reason, lacking
 from validate.schema import Prompt, Side
 
 __all__ = ["prompt_reasons", "stream_reasons"]
@@ -122,6 +122,8 @@ def stream_reasons(ref: Side, cand: Side) -> list[Reason]:
             only_ref=only_ref,
             only_other=only_cand,
             cause="one capture ran without its streams artifact or stopped early",
-            next_step="capture the side that lacks them anew",
+            next_step=lacking(only_ref, only_cand, name="cand", what="the streams")
+            if only_ref or only_cand
+            else "capture cand anew with streams of ref's kind",
         )
     ]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Reason", "cut", "message"]
+__all__ = ["Reason", "cut", "lacking", "message"]
 
 SHOWN = 5
 """How many items of each kind a message spells out; the rest is counted."""
@@ -37,6 +37,21 @@ def cut(items: Sequence[str]) -> str:
         return "(none)"
     rest = len(items) - SHOWN
     return ", ".join(items[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def lacking(only_ref: Sequence[str], only_other: Sequence[str], *, name: str, what: str) -> str:
+    """The next step where names were found on one side alone: it names the side that lacks them.
+
+    Args:
+        only_ref: Names found only in ref.
+        only_other: Names found only on the other side.
+        name: ``cand`` or ``oracle``.
+        what: What is missing, e.g. ``the tensors``.
+    """
+    if only_ref and only_other:
+        return f"capture ref and {name} anew, both with {what} that either holds"
+    side, holder = (name, "ref") if only_ref else ("ref", name)
+    return f"capture {side} anew with {what} that only {holder} holds"
 
 
 def message(labels: dict[str, str], reasons: Sequence[Reason]) -> str:

@@ -1,10 +1,11 @@
 """Reasons that the tensors give: missing, extra, of another shape, axis, kind or position."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from validate.pairing._reasons import Reason
+from validate.pairing._reasons import Reason, lacking
 from validate.schema import Side, TensorEntry
 
 __all__ = ["tensor_reasons"]
@@ -38,18 +39,23 @@ def tensor_reasons(ref: Side, other: Side, *, name: str) -> list[Reason]:
         Every reason; empty when the tensors match.
     """
     shared = [prompt for prompt in ref.prompts if prompt in other.prompts]
-    reasons = _names(ref, other, shared, name)
+    reasons = [*_names(ref, other, shared, name), *_rowless(ref, other, shared, name)]
     entries = _entries(ref), _entries(other)
     shapes: list[str] = []
     positions: list[str] = []
+    blamed: set[str] = set()
     for key in _common(ref, other, shared):
         unlike = _unlike(key, entries[0].get(key), entries[1].get(key), name)
-        shapes += unlike
-        if not unlike and key.endswith(".positions"):
+        if unlike is not None:
+            shapes.append(unlike.fact)
+            blamed.update(unlike.sides)
+        elif key.endswith(".positions"):
             positions += _positions(ref, other, key, name)
     for side, held, found in (("ref", ref, entries[0]), (name, other, entries[1])):
-        shapes += _steps(held, found, side)
-        shapes += [fact for prompt in shared for fact in _layout(held, found, prompt, side)]
+        own = _steps(held, found, side)
+        own += [fact for prompt in shared for fact in _layout(held, found, prompt, side)]
+        shapes += own
+        blamed.update([side] if own else [])
     if shapes:
         reasons.append(
             Reason(
@@ -58,7 +64,8 @@ def tensor_reasons(ref: Side, other: Side, *, name: str) -> list[Reason]:
                 headline=f"differ in shape, axes or kind of {len(shapes)} tensors",
                 facts=tuple(shapes),
                 cause="another head count, shard layout or layer width, or a writer of its own axis order",
-                next_step=f"capture {name} in the layout of docs/capture-format.md",
+                next_step=f"capture {' and '.join(side for side in ('ref', name) if side in blamed)} "
+                "in the layout of docs/capture-format.md",
             )
         )
     if positions:
@@ -110,10 +117,39 @@ def _names(ref: Side, other: Side, shared: list[str], name: str) -> list[Reason]
                 only_ref=tuple(only_ref),
                 only_other=tuple(only_other),
                 cause=_cause(ref, other, only_ref, only_other, name),
-                next_step="capture the side that lacks them anew, with the same artifacts",
+                next_step=lacking(only_ref, only_other, name=name, what="the tensors"),
             )
         )
     return reasons
+
+
+def _rowless(ref: Side, other: Side, shared: list[str], name: str) -> list[Reason]:
+    """Passes whose positions neither side holds; where one side holds them, names differ."""
+    facts = []
+    for prompt in shared:
+        held = {*ref.names(prompt), *other.names(prompt)}
+        for mode in MODES:
+            rows = [tensor for tensor in held if _has_rows(tensor, mode)]
+            if rows and f"{mode}.positions" not in held:
+                facts.append(f"{prompt}: no {mode}.positions for {len(rows)} tensors")
+    if not facts:
+        return []
+    return [
+        Reason(
+            other=name,
+            kind="rows",
+            headline=f"hold no positions for {len(facts)} passes",
+            facts=tuple(facts),
+            cause="a writer that leaves out the positions of a pass, so that no row can be matched",
+            next_step=f"capture ref and {name} anew with the positions that docs/capture-format.md "
+            "asks for",
+        )
+    ]
+
+
+def _has_rows(tensor: str, mode: str) -> bool:
+    """Whether the rows of a tensor are those of ``MODE.positions``."""
+    return tensor.startswith(f"{mode}.") and not tensor.startswith(f"{mode}.prefix.")
 
 
 def _sections(names: Iterable[str]) -> set[str]:
@@ -162,18 +198,28 @@ def _shape(entry: TensorEntry) -> str:
     return f"({', '.join(named)})"
 
 
-def _unlike(key: str, ref: TensorEntry | None, other: TensorEntry | None, name: str) -> list[str]:
-    """What differs between two entries of one key; at most one line."""
+class _Unlike(NamedTuple):
+    """What differs between two entries of one key."""
+
+    fact: str
+    sides: tuple[str, ...]
+    """Whose capture is to be made anew; the other side's where neither is wrong in itself."""
+
+
+def _unlike(
+    key: str, ref: TensorEntry | None, other: TensorEntry | None, name: str
+) -> _Unlike | None:
+    """What differs between two entries of one key; None where nothing does."""
     if ref is None or other is None:
         side = "ref" if ref is None else name
-        return [f"{key}: the manifest of {side} does not list it"]
+        return _Unlike(f"{key}: the manifest of {side} does not list it", (side,))
     if _kind(ref) != _kind(other):
-        return [f"{key}: ref holds {ref.dtype}, {name} {other.dtype}"]
+        return _Unlike(f"{key}: ref holds {ref.dtype}, {name} {other.dtype}", (name,))
     if ref.axes != other.axes or not _same_shape(ref, other):
-        return [f"{key}: ref {_shape(ref)}, {name} {_shape(other)}"]
+        return _Unlike(f"{key}: ref {_shape(ref)}, {name} {_shape(other)}", (name,))
     if 0 in ref.shape:
-        return [f"{key}: both are empty, {_shape(ref)}"]
-    return []
+        return _Unlike(f"{key}: both are empty, {_shape(ref)}", ("ref", name))
+    return None
 
 
 def _same_shape(ref: TensorEntry, other: TensorEntry) -> bool:
@@ -200,17 +246,15 @@ def _steps(side: Side, entries: Mapping[str, TensorEntry], name: str) -> list[st
 
 
 def _layout(side: Side, entries: Mapping[str, TensorEntry], prompt: str, name: str) -> list[str]:
-    """Tensors of a pass need its positions, row by row; ``MODE.prefix`` tensors come before them."""
+    """Tensors of a pass have a row a position; ``MODE.prefix`` tensors come before them."""
     facts = []
     for tensor in side.names(prompt):
         mode = tensor.partition(".")[0]
         entry = entries.get(f"{prompt}/{tensor}")
-        if mode not in MODES or tensor.startswith(f"{mode}.prefix.") or entry is None:
-            continue
         rows = entries.get(f"{prompt}/{mode}.positions")
-        if rows is None:
-            facts.append(f"{entry.name}: {name} holds no {mode}.positions for it")
-        elif entry.shape[:1] != rows.shape[:1]:
+        if mode not in MODES or not _has_rows(tensor, mode) or entry is None or rows is None:
+            continue
+        if entry.shape[:1] != rows.shape[:1]:
             facts.append(
                 f"{entry.name}: {name} holds {_shape(entry)}, {mode}.positions {_shape(rows)}"
             )

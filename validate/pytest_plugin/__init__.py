@@ -22,6 +22,7 @@ from validate.pytest_plugin.session import (
     NoVerdictError,
     Session,
     check,
+    check_names,
     suite_gates,
 )
 from validate.pytest_plugin.watch import GATE, OUTCOME, WAIVER, Watch
@@ -102,6 +103,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = [UNASKED]
     if session is not None:
         wanted = {str(word) for mark in marks for word in mark.args}
+        try:
+            check_names(wanted, session.asked)
+        except ValidateError as error:
+            pytest.fail(f"validate: {metafunc.definition.nodeid}: {error}", pytrace=False)
         gates = suite_gates(session.asked)
         chosen = [name for name in gates if not wanted or wanted & {name, name.split(".")[0]}]
         names = chosen or [NONE_HERE]

@@ -1,21 +1,22 @@
 """What a session was asked for, and the comparison that it makes once for all its processes."""
 
 import contextlib
+import difflib
 import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from validate.errors import ValidateError
+from validate.errors import InputError, ValidateError
 
 if TYPE_CHECKING:
     from validate.schema.report import Report
 
-__all__ = ["WANT", "Asked", "NoVerdictError", "Session", "check", "suite_gates"]
+__all__ = ["WANT", "Asked", "NoVerdictError", "Session", "check", "check_names", "suite_gates"]
 
 TOLD = 4000
 """Characters that are repeated of what a comparison said before it gave up."""
@@ -95,14 +96,17 @@ class Session:
 
 
 def check(asked: Asked) -> None:
-    """Refuse an unknown target or a wrong suite before anything is collected.
+    """Refuse an unknown target, a wrong suite or a wrong folder before anything is collected.
 
     Raises:
         ValidateError: As ``validate compare`` would say it.
     """
+    from validate.capture.places import fit_folder
     from validate.capture.targets import parse_target
     from validate.faults import FAULT_SIDES
 
+    if asked.out is not None:
+        fit_folder("--validate-report", asked.cwd / asked.out)
     project = _project(asked)
     for target in (asked.ref, asked.cand):
         parse_target(target, project, faults=FAULT_SIDES)
@@ -115,6 +119,23 @@ def suite_gates(asked: Asked) -> tuple[str, ...]:
 
     path = asked.cwd / asked.suite if asked.suite else _project(asked).suite
     return tuple(gate.name for gate in load_suite(path).gates)
+
+
+def check_names(names: Collection[str], asked: Asked) -> None:
+    """Refuse words of a mark that are no area and no gate at all: they would select nothing.
+
+    Raises:
+        ValidateError: One of them is neither; the nearest name is told.
+    """
+    from validate.metrics import METRICS
+    from validate.schema.suite import AREAS
+
+    known = {*AREAS, *METRICS, *suite_gates(asked)}
+    for name in sorted(set(names) - known):
+        near = difflib.get_close_matches(name, sorted(known), n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        msg = f"the mark validate_gates names '{name}', which is no area and no gate{hint}"
+        raise InputError(msg)
 
 
 def _project(asked: Asked) -> Any:

@@ -107,19 +107,27 @@ RENDERERS: Mapping[str, Callable[[Report], str]] = {
 """Every file of a report by name; each follows from the report alone."""
 
 
-def render_all(report: Report) -> dict[str, bytes]:
+def _unwatched(_what: str) -> None:
+    """Progress that nobody watches."""
+
+
+def render_all(report: Report, *, progress: Callable[[str], None] = _unwatched) -> dict[str, bytes]:
     """Every file of a report, by name.
 
     Args:
         report: What to render.
+        progress: Told of each file.
     """
-    return {
-        name: render(report).encode("utf-8", errors="backslashreplace")
-        for name, render in RENDERERS.items()
-    }
+    made = {}
+    for name, render in RENDERERS.items():
+        progress(f"rendering {name}")
+        made[name] = render(report).encode("utf-8", errors="backslashreplace")
+    return made
 
 
-def write_reports(report: Report, folder: Path) -> tuple[Path, ...]:
+def write_reports(
+    report: Report, folder: Path, *, progress: Callable[[str], None] = _unwatched
+) -> tuple[Path, ...]:
     """Write ``report.html``, ``.md``, ``.json`` and ``.xml``; each appears whole or not at all.
 
     All are rendered before the first is written.
@@ -127,6 +135,7 @@ def write_reports(report: Report, folder: Path) -> tuple[Path, ...]:
     Args:
         report: What to write.
         folder: Made when it does not exist.
+        progress: Told of each file.
 
     Returns:
         The files, in the order json, markdown, html, xml.
@@ -134,7 +143,8 @@ def write_reports(report: Report, folder: Path) -> tuple[Path, ...]:
     Raises:
         InputError: The folder cannot be made or written; nothing half-written stays.
     """
-    texts = render_all(report)
+    texts = render_all(report, progress=progress)
+    progress(f"writing {folder}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return tuple(_write(folder / name, text) for name, text in texts.items())

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from validate.capture.goldens import VERIFIED_NAME
 from validate.capture.importers import is_lm_eval_folder
 from validate.capture.reader import CaptureReader, open_capture
 from validate.errors import CaptureError, InputError, ValidateError
-from validate.run.bundle_zip import INDEX, check_container, unpack, write_zip
+from validate.run.bundle_zip import ASK, INDEX, check_container, unpack, write_zip
 from validate.run.claims import attach_claims, evidence_files, load_claims
 from validate.run.measure import Progress, silent
 from validate.run.recompute import Inside, differences, recompute
@@ -173,6 +174,7 @@ def write_bundle(source: Source, out: Path, *, progress: Progress = silent) -> B
     }
     files |= {name: path for name, path in parts.items() if path is not None}
     files |= _claims(source)
+    progress("hashing every file")
     listed = tuple(_listed(name, files[name]) for name in sorted(files))
     bundle = Bundle(
         tool_version=source.report.tool_version,
@@ -186,6 +188,7 @@ def write_bundle(source: Source, out: Path, *, progress: Progress = silent) -> B
     )
     text = json.dumps(bundle.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
     partial = out.with_name(f".{out.name}.unchecked")
+    progress(f"writing {out.name}")
     try:
         write_zip(partial, {INDEX: text.encode(), **files})
         check_bundle(partial, render=source.render, progress=progress)
@@ -238,30 +241,71 @@ def check_bundle(bundle: Path, *, render: Render, progress: Progress = silent) -
     """
     with tempfile.TemporaryDirectory(prefix="validate-bundle-") as name:
         folder = Path(name)
+        progress(f"unpacking {bundle.name}")
         names = unpack(bundle, folder)
         index = _index(bundle, names, folder)
+        progress("checking every file and the container")
         _check_digests(bundle, index, names, folder)
         check_container(bundle, names, folder)
         report = _judge_again(bundle, index, folder, progress)
+        progress("rendering the pages again")
         _check_texts(bundle, names, folder, _texts(report, render), report)
         return report
 
 
 def _index(bundle: Path, names: Sequence[str], folder: Path) -> Bundle:
-    if INDEX not in names:
-        msg = f"bundle {bundle}: holds no {INDEX}, so it is no bundle of validate"
-        raise CaptureError(msg)
+    for name in (INDEX, REPORT):
+        if name not in names:
+            held = ", ".join(names[:SHOWN]) or "nothing"
+            head = f"holds no {name}, so it is no bundle of validate; {len(names)} files: {held}"
+            raise _refused(bundle, head)
     return _parsed(Bundle, bundle, folder / INDEX, INDEX)
 
 
 def _parsed(record: type[Record], bundle: Path, path: Path, name: str) -> Record:
+    raw = path.read_bytes()
     try:
-        return record.model_validate_json(path.read_bytes())
+        return record.model_validate_json(raw)
     except ValidationError as error:
+        version, made = _versions(raw)
+        known = record.model_fields["schema_version"].default
+        if version is not None and version != known:
+            head = f"{name}: schema_version {version}, this validate {validate.__version__} reads {known}"
+            raise _refused(bundle, head, made=made, other=True) from error
         problem = error.errors()[0]
         place = ".".join(str(part) for part in problem["loc"]) or "the whole file"
-        msg = f"bundle {bundle}: {name}: {place}: {problem['msg']}"
-        raise CaptureError(msg) from error
+        raise _refused(bundle, f"{name}: {place}: {problem['msg']}", made=made) from error
+
+
+def _versions(raw: bytes) -> tuple[object, str | None]:
+    """What a file that cannot be read says of its format and its maker, where it says anything."""
+    try:
+        held = json.loads(raw)
+    except ValueError:
+        return None, None
+    if not isinstance(held, dict):
+        return None, None
+    made = held.get("tool_version")
+    plain = isinstance(made, str) and re.fullmatch(r"[0-9A-Za-z.+]{1,40}", made)
+    version = held.get("schema_version")
+    return (version if isinstance(version, int) else None), (str(made) if plain else None)
+
+
+def _refused(
+    bundle: Path,
+    head: str,
+    told: Sequence[str] = (),
+    *,
+    made: str | None = None,
+    other: bool = False,
+) -> CaptureError:
+    """The error of a bundle, with the next step: another version where another made it."""
+    do_next = ASK
+    if other or made not in (None, validate.__version__):
+        named = made is not None and made != validate.__version__
+        maker = f"validate {made}, which" if named else "the version of validate that"
+        do_next = f"check it with {maker} made it; else {ASK}"
+    return CaptureError(f"{_many(f'bundle {bundle}: {head}', told)}\n  do next: {do_next}")
 
 
 def _check_digests(bundle: Path, index: Bundle, names: Sequence[str], folder: Path) -> None:
@@ -276,7 +320,8 @@ def _check_digests(bundle: Path, index: Bundle, names: Sequence[str], folder: Pa
                 f"{file.bytes} bytes of {file.sha256[:12]}"
             )
     if told:
-        raise CaptureError(_many(f"bundle {bundle}: {len(told)} files were changed", told))
+        were = "file was" if len(told) == 1 else "files were"
+        raise _refused(bundle, f"{len(told)} {were} changed", told)
 
 
 def _judge_again(bundle: Path, index: Bundle, folder: Path, progress: Progress) -> Report:
@@ -295,16 +340,16 @@ def _judge_again(bundle: Path, index: Bundle, folder: Path, progress: Progress) 
         fresh = recompute(stored, inside, progress=progress)
         told = [*differences(stored, fresh), *_claims_differ(stored, folder)]
     except ValidateError as error:
-        msg = f"bundle {bundle}: no verdict can be computed from it: {error}"
-        raise CaptureError(msg) from error
+        head = f"no verdict can be computed from it: {error}"
+        raise _refused(bundle, head, made=stored.tool_version) from error
     if index.verdict is not stored.verdict:
         told.insert(0, f"{INDEX}: verdict {index.verdict}, the report says {stored.verdict}")
     if told:
         head = (
-            f"bundle {bundle}: {REPORT} says {stored.verdict}; the captures inside give "
+            f"{REPORT} says {stored.verdict}; the captures inside give "
             f"{fresh.verdict}, and {len(told)} values differ"
         )
-        raise CaptureError(_many(head, told))
+        raise _refused(bundle, head, told, made=stored.tool_version)
     return stored
 
 
@@ -337,7 +382,8 @@ def _check_texts(
     told += [f"{name}: is missing" for name in texts if name not in names]
     if told:
         made = f"made by validate {report.tool_version}, rendered by {validate.__version__}"
-        raise CaptureError(_many(f"bundle {bundle}: pages of the report differ ({made})", told))
+        head = f"pages of the report differ ({made})"
+        raise _refused(bundle, head, told, made=report.tool_version)
 
 
 def _many(head: str, told: Sequence[str]) -> str:

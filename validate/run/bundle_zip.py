@@ -1,8 +1,10 @@
 """The container of a bundle: written the same on every machine, read as hostile until checked."""
 
+import difflib
 import os
 import re
 import stat
+import struct
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -11,7 +13,7 @@ from typing import BinaryIO
 
 from validate.errors import CaptureError, InputError
 
-__all__ = ["INDEX", "MOST_BYTES", "MOST_FILES", "check_container", "unpack", "write_zip"]
+__all__ = ["ASK", "INDEX", "MOST_BYTES", "MOST_FILES", "check_container", "unpack", "write_zip"]
 
 INDEX = "bundle.json"
 """Always the first file."""
@@ -28,6 +30,12 @@ _PART = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 _STAMP = (1980, 1, 1, 0, 0, 0)
 _MODE = (stat.S_IFREG | 0o644) << 16
 _BLOCK = 2**20
+_LOCAL = b"PK\x03\x04"
+"""How a file inside begins."""
+_HEAD = struct.Struct("<4s14xI4xHH")
+"""Its header: mark, bytes held, length of the name, length of what follows the name."""
+ASK = "ask whoever made it for the file again, or make it with validate report --bundle"
+AGAIN = "copy or download it again, and compare its sha256 with that which validate report --bundle told"
 
 
 def write_zip(out: Path, files: Mapping[str, Path | bytes]) -> None:
@@ -105,8 +113,18 @@ def unpack(bundle: Path, into: Path) -> tuple[str, ...]:
             content, too many or too many bytes; or the content of a file is not what it was.
     """
     if not bundle.is_file():
-        msg = f"{bundle}: there is no such file\n  do next: validate report --bundle {bundle} RUN"
-        raise InputError(msg)
+        raise InputError(_no_file(bundle))
+    try:
+        return _unpacked(bundle, into)
+    except OSError as error:
+        msg = (
+            f"bundle {bundle}: cannot be read ({error.strerror})\n"
+            "  do next: make it readable, or copy it to another disk"
+        )
+        raise InputError(msg) from error
+
+
+def _unpacked(bundle: Path, into: Path) -> tuple[str, ...]:
     try:
         with zipfile.ZipFile(bundle) as archive:
             entries = archive.infolist()
@@ -114,8 +132,62 @@ def unpack(bundle: Path, into: Path) -> tuple[str, ...]:
             for entry in entries:
                 _extract(bundle, archive, entry, into)
     except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
-        raise _refused(bundle, f"is no whole zip file ({error})") from error
+        raise _no_zip(bundle, error) from error
     return tuple(entry.filename for entry in entries)
+
+
+def _no_file(bundle: Path) -> str:
+    """Why there is nothing to check, with the nearest name beside it."""
+    if bundle.is_dir():
+        what = f"is a folder; --check takes one zip file, such as {bundle / 'evidence.zip'}"
+    elif bundle.exists():
+        what = "is no regular file"
+    elif bundle.is_symlink():
+        what = f"is a link to {bundle.readlink()}, where there is no file"
+    else:
+        beside = [path.name for path in bundle.parent.glob("*")] if bundle.parent.is_dir() else []
+        near = difflib.get_close_matches(bundle.name, beside, n=1)
+        what = "there is no such file" + (f"; did you mean '{near[0]}'?" if near else "")
+    return (
+        f"{bundle}: {what}\n  do next: name the zip file that validate report --bundle wrote, or make "
+        "one: validate report --bundle evidence.zip RUN"
+    )
+
+
+def _no_zip(bundle: Path, error: Exception) -> CaptureError:
+    """Why a file cannot be opened as a zip: empty, something else, or cut short and where."""
+    with bundle.open("rb") as stream:
+        first = stream.read(4)
+    size = bundle.stat().st_size
+    if size == 0:
+        return _refused(bundle, "is no whole zip file but empty (0 bytes)", AGAIN)
+    if first != _LOCAL:
+        return _refused(bundle, f"is no zip file: it begins with {first!r}")
+    last = _last_begun(bundle, size)
+    if last is None:
+        words = f"is no whole zip file: the directory at its end is missing or damaged ({error})"
+    else:
+        words = f"is no whole zip file: {last} was cut short, {size} bytes are there"
+    return _refused(bundle, words, AGAIN)
+
+
+def _last_begun(bundle: Path, size: int) -> str | None:
+    """The file inside that ends behind the end of the container; None when none does."""
+    at = 0
+    with bundle.open("rb") as stream:
+        while at < size:
+            stream.seek(at)
+            head = stream.read(_HEAD.size)
+            if head[:4] != _LOCAL[: len(head[:4])]:
+                return None
+            if len(head) < _HEAD.size:
+                return "the next file's header"
+            held, name, more = _HEAD.unpack(head)[-3:]
+            told = stream.read(name).decode("utf-8", errors="replace")
+            at += _HEAD.size + name + more + held
+            if at > size:
+                return repr(told)
+    return "the directory at its end"
 
 
 def _check_entries(bundle: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
@@ -125,7 +197,9 @@ def _check_entries(bundle: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
         words = f"holds {len(entries)} files of {total} bytes in a container of {size}"
         raise _refused(bundle, f"{words}; at most {MOST_FILES} files and {MOST_BYTES} bytes")
     if total > size:
+        largest = max(entries, key=lambda entry: entry.file_size)
         words = f"says that its files have {total} bytes, more than its own {size}"
+        words += f" ({largest.filename!r} alone {largest.file_size})"
         raise _refused(bundle, f"{words}: nothing in a bundle is compressed (a zip bomb?)")
     seen: set[str] = set()
     for entry in entries:
@@ -172,8 +246,9 @@ def _extract(bundle: Path, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, int
         words = f"{entry.filename}: its bytes are not those the bundle was made of ({error})"
         raise _refused(bundle, words) from error
     except OSError as error:
-        words = f"{entry.filename}: cannot be unpacked ({error.strerror})"
-        raise _refused(bundle, words) from error
+        words = f"{entry.filename}: cannot be unpacked into {into.parent} ({error.strerror})"
+        free = "free some space there, or name another folder with TMPDIR"
+        raise _refused(bundle, words, free) from error
     if done != entry.file_size:
         raise _refused(bundle, f"{entry.filename}: {done} bytes, {entry.file_size} were promised")
 
@@ -217,9 +292,5 @@ def _first_difference(first: BinaryIO, second: BinaryIO) -> int | None:
         at += len(one)
 
 
-def _refused(bundle: Path, why: str) -> CaptureError:
-    msg = (
-        f"bundle {bundle}: {why}\n"
-        "  do next: ask whoever made it for the file again, or make it with validate report --bundle"
-    )
-    return CaptureError(msg)
+def _refused(bundle: Path, why: str, do_next: str = ASK) -> CaptureError:
+    return CaptureError(f"bundle {bundle}: {why}\n  do next: {do_next}")

@@ -266,6 +266,7 @@ def _judged(law: _Law, bench: Bench, cast: Cast) -> _Judged:
     draws = bench.metrics is METRICS
     bench = replace(bench, look=floor.look) if draws else bench
     plain = law.settings(declared=False)
+    bench.progress("matching ref and cand")
     judged = bench.pair(cast.ref, cast.cand, **law.settings(declared=True))
     itself = bench.pair(cast.ref, cast.ref, **plain)
     told = [gate for gate in bench.measured_gates if gate.on_self is not None]
@@ -301,12 +302,13 @@ def _judged(law: _Law, bench: Bench, cast: Cast) -> _Judged:
     ]
     if blame is not None:
         rest = [_unjudged(verdict, blame) for verdict in rest]
-    return _Judged(
-        verdicts=[*first, *rest],
-        notes=notes,
-        series=series_of(judged, measured=measured, floor=floor) if draws else (),
-        worst=worst_cases(judged, measured) if draws else (),
-    )
+    if not draws:
+        return _Judged(verdicts=[*first, *rest], notes=notes)
+    bench.progress("numbers of the plots")
+    series = series_of(judged, measured=measured, floor=floor)
+    bench.progress("rows of the worst cases")
+    worst = worst_cases(judged, measured)
+    return _Judged(verdicts=[*first, *rest], notes=notes, series=series, worst=worst)
 
 
 def _told(verdict: Verdict) -> Verdict:

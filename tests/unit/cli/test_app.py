@@ -1,6 +1,7 @@
 """The program: fast help, exit codes, messages without tracebacks, stdout for results alone."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -202,3 +203,22 @@ def test_list_of_targets_shows_keys_and_values(capsys: pytest.CaptureFixture[str
     text = capsys.readouterr().out
     assert "pad=zero|tile|repeat" in text
     assert "splits=<count>" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "threads"),
+    [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3"), ({"OMP_NUM_THREADS": "2"}, None)],
+    ids=["none", "its-own", "of-all"],
+)
+def test_blas_has_one_thread_unless_threads_were_asked_for(
+    given: dict[str, str], threads: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.setenv(name, "")  # so that what main sets is undone
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+
+    assert main(["list", "gates"]) == 0
+
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == threads

@@ -2,6 +2,8 @@
 
 import io
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +124,66 @@ def test_report_that_cannot_be_written_exits_2(
 
     assert main(["compare", "--ref", "cuda", "--cand", "good"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("InputError: reports/")
+    assert said.startswith("InputError: --out reports: nothing can be written there (it is a file")
     assert said.endswith("do next: name another folder with --out\n")
+    assert asked == []
+
+
+CLAIMS = ROOT / "docs" / "claims" / "kimi-k3.toml"
+
+
+@pytest.mark.parametrize("style", ["console", "markdown", "json"])
+def test_claims_stand_beside_the_verdict_on_every_page(
+    style: str, asked: list[Asked], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["--claims", str(CLAIMS), "--out", "claimed", "--format", style]
+
+    assert main(["compare", "--ref", "cuda", "--cand", "bad", *words]) == 1
+
+    printed = capsys.readouterr().out
+    files = {file.suffix: file.read_text("utf-8") for file in (tmp_path / "claimed").iterdir()}
+    told = json.loads(files[".json"])["claims"]
+    assert told["evidence"]["MI355X/price"] == "NO EVIDENCE"
+    for text in (printed, files[".md"], files[".html"], files[".json"]):
+        assert "Kimi K3" in text
+        assert "NO EVIDENCE" in text
+    assert ("accuracy verdict beside them: FAIL" in printed) == (style != "json")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "claims.toml: the claims cannot be read (No such file or directory)"),
+        ("title = ", "claims.toml: not TOML: "),
+        ("title = 'x'", "claims.toml: "),
+    ],
+    ids=["missing", "no-toml", "incomplete"],
+)
+def test_malformed_claims_are_refused_before_any_work(
+    text: str | None,
+    said: str,
+    asked: list[Asked],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    if text is not None:
+        (tmp_path / "claims.toml").write_text(text, "utf-8")
+
+    assert main(["compare", "--ref", "cuda", "--cand", "good", "--claims", "claims.toml"]) == 2
+
+    assert said in capsys.readouterr().err
+    assert asked == []
+    assert not (tmp_path / "reports").exists()
+
+
+@pytest.mark.parametrize(
+    "unused", [["--explain"], ["--claims", str(CLAIMS)], ["--out", "here"]], ids=lambda w: w[0]
+)
+def test_dry_run_refuses_what_it_would_not_look_at(
+    unused: list[str], asked: list[Asked], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", "--ref", "cuda", "--cand", "rocm", "--dry-run", *unused]) == 2
+    assert capsys.readouterr().err.startswith(f"InputError: --dry-run with {unused[0]}: a plan ")
 
 
 def test_arguments_reach_the_judge_taken_apart(asked: list[Asked]) -> None:
@@ -291,6 +351,33 @@ def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
             report(done, 3, f"prompt {done}")
 
     assert stream.getvalue() == "3/3 prompt 3\n"
+
+
+def test_progress_speaks_up_while_work_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("validate.cli.progress.EVERY", 0.05)
+    stream = io.StringIO()
+
+    with show_progress(stream) as report:
+        report(65, 65, "rocm")
+        time.sleep(0.3)
+        report(0, 0, "rendering report.html")
+        time.sleep(0.3)
+
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "65/65 rocm"
+    assert lines[1] == "65/65 rocm (told 0 s ago, still at work)"
+    assert lines[-1].startswith("rendering report.html (told ")
+    assert "progress" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_progress_says_nothing_before_it_is_told_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("validate.cli.progress.EVERY", 0.02)
+    stream = io.StringIO()
+
+    with show_progress(stream):
+        time.sleep(0.1)
+
+    assert stream.getvalue() == ""
 
 
 def test_progress_on_a_terminal_is_a_bar() -> None:

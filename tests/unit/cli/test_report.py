@@ -19,6 +19,11 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with two saved runs, the later of which FAILs."""
     (tmp_path / "validate.toml").write_text((ROOT / "validate.toml").read_text("utf-8"), "utf-8")
     monkeypatch.chdir(tmp_path)
+    for folder in ("captured", "empty"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "captured" / "manifest.json").write_text("{}", "utf-8")
+    with zipfile.ZipFile(tmp_path / "run.zip", "w") as archive:
+        archive.writestr("report.json", "{}")
     for name, off in (("first", 0.1), ("second", 3.0)):
         write_reports(run(side("rocm", off)), tmp_path / "reports" / name)
     return tmp_path / "reports"
@@ -64,15 +69,27 @@ def test_diff_tells_what_moved_and_exits_0(runs: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["reports/none"], 2, "reports/none: there is no report.json"),
+        (["reports/none"], 2, "reports/none: there is no such file or folder\n  runs here: "),
+        (["reports/secnd"], 2, "  runs here: reports/second\n  do next: name the folder that "),
+        (["reports"], 2, "reports: there is no report.json in it; it holds first, second\n"),
+        (["reports"], 2, "  runs here: reports/first, reports/second\n"),
+        (["captured"], 2, "captured: is a capture, no run; a run is a folder with a report.json"),
+        (["empty"], 2, "empty: there is no report.json in it; it holds nothing\n  runs here: rep"),
+        (
+            ["run.zip"],
+            2,
+            "run.zip: it is a zip file, no report\n  do next: validate report --check",
+        ),
+        (["--bundle", "x.zip", "reports"], 2, "reports: there is no report.json in it"),
+        (["--diff", "reports/first", "reports"], 2, "reports: there is no report.json in it"),
         (["reports/first", "reports/second"], 2, "2 runs are named, one is rendered"),
         (["--diff", "reports/first"], 2, "--diff takes two runs, OLD and NEW; 1 are named"),
         (["--diff", "--check", "x.zip"], 2, "--check and --diff are asked for at once"),
         (["--bundle", "x.zip", "--out", "y"], 2, "--bundle and --out are asked for at once"),
-        (["--bundle", "reports", "reports/first"], 2, "--bundle reports: is a folder"),
+        (["--bundle", "reports", "reports/first"], 2, "--bundle reports: it is a folder"),
         (["--check", "x.zip"], 2, "x.zip: there is no such file"),
         (["--check", "x.zip", "reports/first"], 2, "--check takes the bundle alone"),
-        (["--check", "validate.toml"], 4, "validate.toml: is no whole zip file"),
+        (["--check", "validate.toml"], 4, "validate.toml: is no zip file: it begins with"),
         (["reports/first", "--claims", "validate.toml"], 2, "validate.toml: "),
         (["--bundle", "x.zip", "reports/first"], 2, "suites/small.toml: cannot be read"),
     ],

@@ -236,7 +236,10 @@ def test_no_tensors_is_undefined():
     m = attention_rel_l2(make_pair(held, held), LEVELS)
 
     assert m.value is None
-    assert m.why_undefined == ("no prompt holds attention outputs; capture prompts tagged for them")
+    assert m.why_undefined == (
+        "no prompt holds attention outputs; capture prompts tagged for them, with every tensor that "
+        "docs/capture-format.md lists for the tag"
+    )
 
 
 def test_zero_ref_is_undefined_never_a_division():

@@ -191,7 +191,62 @@ def test_rows_without_positions_are_a_reason_even_when_both_sides_lack_them():
 
     lines = refusal(*sides)
 
-    assert "p-0/prefill.mla.3.out: ref holds no prefill.positions for it" in "\n".join(lines)
+    assert (
+        lines[0]
+        == "ref 'cuda' and cand 'rocm' hold no positions for 1 passes; nothing was compared"
+    )
+    assert lines[1] == "  rows        : p-0: no prefill.positions for 1 tensors"
+    assert lines[-1] == (
+        "  do next     : capture ref and cand anew with the positions that docs/capture-format.md "
+        "asks for"
+    )
+
+
+@pytest.mark.parametrize("lost", ["logits", "logits.positions", "prefill.positions"])
+@pytest.mark.parametrize(("role", "holder"), [("ref", "cand"), ("cand", "ref")])
+def test_next_step_names_the_side_that_lost_a_tensor_and_nothing_else(lost, role, holder):
+    held = tensors(1)
+    del held["p-0"][lost]
+    sides = {"ref": side("cuda", tensors(1)), "cand": side("rocm", tensors(1))}
+    sides[role] = side(sides[role].label, held)
+
+    lines = refusal(sides["ref"], sides["cand"])
+
+    assert f"  only in {holder:<4}: p-0/{lost}" in lines
+    assert lines[-2].startswith(f"  likely cause: the {role} capture ")
+    assert lines[-1] == (
+        f"  do next     : capture {role} anew with the tensors that only {holder} holds"
+    )
+
+
+def test_next_step_names_both_sides_that_lost_a_tensor_each():
+    ref, cand = tensors(1), tensors(1)
+    del ref["p-0"]["logits"]
+    del cand["p-0"]["prefill.mla.3.out"]
+
+    assert refusal(side("cuda", ref), side("rocm", cand))[-1] == (
+        "  do next     : capture ref and cand anew, both with the tensors that either holds"
+    )
+
+
+def test_next_step_names_the_side_whose_own_rows_do_not_fit():
+    held = tensors(1)
+    held["p-0"]["prefill.mla.3.out"] = np.ones((2, 2, 4), np.float32)
+    both = side("cuda", held), side("rocm", held)
+
+    assert refusal(*both)[-1].startswith("  do next     : capture ref and cand in the layout of ")
+    assert refusal(side("cuda", tensors(1)), side("rocm", held))[-1].startswith(
+        "  do next     : capture cand in the layout of "
+    )
+
+
+def test_next_step_names_the_side_that_lost_a_stream():
+    streams = {"p-0": make_stream("p-0", [1, 2])}
+    cand = side("rocm", tensors(1), streams=streams)
+
+    assert refusal(side("cuda", tensors(1)), cand)[-1] == (
+        "  do next     : capture ref anew with the streams that only cand holds"
+    )
 
 
 def test_rows_must_be_as_many_as_positions():

@@ -1,5 +1,7 @@
 """Bundles: the same bytes every time, every changed byte found, nothing hostile unpacked."""
 
+import hashlib
+import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -133,10 +135,14 @@ def contents(bundle: Path) -> dict[str, Path | bytes]:
             lambda held: held.update({"suite.toml": b"alpha = 0.4"}),
             r"suite.toml: 11 bytes of sha256 [0-9a-f]{12}; bundle.json lists 13 bytes of",
         ),
-        (lambda held: held.pop(INDEX), "holds no bundle.json"),
+        (
+            lambda held: held.pop(INDEX),
+            "holds no bundle.json, so it is no bundle of validate; 3. files",
+        ),
+        (lambda held: held.pop("report/report.json"), "holds no report/report.json, so it is"),
         (lambda held: held.update({INDEX: b"{}"}), "bundle.json: tool_version: Field required"),
     ],
-    ids=["missing", "extra", "changed", "no index", "empty index"],
+    ids=["missing", "extra", "changed", "no index", "no report", "empty index"],
 )
 def test_file_that_is_not_as_listed_is_named(
     bundle: Path, change: Callable[[dict[str, Any]], Any], said: str
@@ -145,8 +151,76 @@ def test_file_that_is_not_as_listed_is_named(
     change(held)
     write_zip(bundle, held)
 
-    with pytest.raises(CaptureError, match=said):
+    with pytest.raises(CaptureError, match=said) as caught:
         check(bundle)
+    assert str(caught.value).splitlines()[-1].startswith("  do next: ask whoever made it ")
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (0.0, "is no whole zip file but empty"),
+        (0.05, "'bundle.json' was cut short"),
+        (0.5, "'captures/[a-z0-9-]+/[a-z0-9/.]+' was cut short, [0-9]+ bytes are there"),
+        (0.9, "'report/report.json' was cut short"),
+        (0.9999, "the directory at its end is missing or damaged"),
+    ],
+)
+def test_bundle_that_was_cut_short_names_the_file_that_lacks_bytes(
+    bundle: Path, share: float, said: str
+) -> None:
+    whole = bundle.read_bytes()
+    bundle.write_bytes(whole[: int(share * len(whole))])
+
+    with pytest.raises(CaptureError, match=said) as caught:
+        check(bundle)
+    assert str(caught.value).splitlines()[-1].startswith("  do next: copy or download it again")
+
+
+def relisted(held: dict[str, Any], name: str, changes: dict[str, Any]) -> None:
+    record = json.loads(held[name]) | changes
+    held[name] = json.dumps(record).encode()
+    index = json.loads(held[INDEX])
+    for file in index["files"]:
+        content = held[file["path"]]
+        file |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    held[INDEX] = json.dumps(index).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said", "maker"),
+    [
+        (INDEX, {"schema_version": 2}, "bundle.json: schema_version 2, this", "the version of"),
+        (
+            "report/report.json",
+            {"schema_version": 9, "tool_version": "7.1"},
+            r"report/report.json: schema_version 9, this validate [0-9.]+ reads 1",
+            "validate 7.1, which made it",
+        ),
+        (
+            "report/report.json",
+            {"tool_version": "7.1"},
+            r"pages of the report differ \(made by validate 7.1, rendered by",
+            "validate 7.1, which made it",
+        ),
+        (
+            "report/report.json",
+            {"schema_version": 9, "tool_version": "<script>"},
+            "schema_version 9",
+            "the version of validate",
+        ),
+    ],
+)
+def test_bundle_of_another_version_names_the_version(
+    bundle: Path, name: str, changes: dict[str, Any], said: str, maker: str
+) -> None:
+    held: dict[str, Any] = contents(bundle)
+    relisted(held, name, changes)
+    write_zip(bundle, held)
+
+    with pytest.raises(CaptureError, match=said) as caught:
+        check(bundle)
+    assert str(caught.value).splitlines()[-1].startswith(f"  do next: check it with {maker}")
 
 
 def test_report_that_its_captures_do_not_give_is_refused(
@@ -192,6 +266,23 @@ def test_claims_travel_with_their_file(source: Source, tmp_path: Path) -> None:
     write_bundle(claimed, tmp_path / "claimed.zip")
 
     assert check(tmp_path / "claimed.zip").claims == report.claims
+
+
+def test_bundle_that_is_no_file(tmp_path: Path, bundle: Path) -> None:
+    (tmp_path / "link.zip").symlink_to("nowhere")
+    for name, said in (
+        ("out.zap", "there is no such file; did you mean 'out.zip'"),
+        (".", "is a folder; --check takes one zip file"),
+        ("link.zip", "is a link to nowhere, where there is no file"),
+        ("/dev/zero", "is no regular file"),
+    ):
+        with pytest.raises(InputError, match=said):
+            check(tmp_path / name)
+
+
+def test_bundle_that_cannot_be_read() -> None:
+    with pytest.raises(InputError, match=r"/proc/self/mem: cannot be read \(.*\)\n  do next: "):
+        check(Path("/proc/self/mem"))
 
 
 def test_bundle_that_is_not_there(tmp_path: Path) -> None:
