@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from validate.cli.formats import ReportFormat
+from validate.errors import InputError
 
 __all__ = ["HELP", "compare"]
 
@@ -36,7 +37,14 @@ def compare(
             "sampled tokens a kind."
         ),
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Print all that is known.")] = False,
+    explain: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GATE",
+            help="Follow a gate to its cause: layer, module, head, switch; all: print all that is "
+            "known about each gate.",
+        ),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Make captures anew.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the pairing and stop; nothing is captured.")
@@ -49,6 +57,7 @@ def compare(
     ] = ReportFormat.CONSOLE,
 ) -> int:
     """Check every argument, gather the captures, compare, print and write the report."""
+    from validate.cli.explaining import ALL, EXIT_CRASHED, say_crash
     from validate.cli.judge import Asked, judge
     from validate.cli.plan import print_plan
     from validate.cli.progress import show_progress
@@ -63,12 +72,20 @@ def compare(
         prompts=_split(prompt),
         tokens=tokens,
         fresh=fresh,
+        explain=None if explain == ALL else explain,
     )
+    if dry_run and explain is not None:
+        msg = (
+            "--explain and --dry-run are asked for at once: nothing is measured, so nothing can be "
+            "explained"
+        )
+        raise InputError(msg)
     if dry_run:
         return print_plan(asked, as_json=output is ReportFormat.JSON)
     with show_progress() as progress:
         report = judge(asked, progress)
-    return publish(report, output=output, explain=explain, out=out)
+    code = publish(report, output=output, explain=explain == ALL, out=out)
+    return EXIT_CRASHED if say_crash(report) else code
 
 
 def _split(given: Sequence[str] | None) -> tuple[str, ...]:

@@ -52,7 +52,6 @@ from validate.oracle.sampling import draw, filtered
 from validate.oracle.short_conv import ShortConv, short_conv
 from validate.oracle.sigmoid import sigmoid
 from validate.oracle.situ import situ, situ_mlp
-from validate.oracle.steps import MODULES, Module, OwnStep, own_steps
 from validate.oracle.trace import NamedAxes, PromptRun, run_prompt
 from validate.oracle.verify import (
     Verified,
@@ -72,7 +71,6 @@ from validate.oracle.weights import (
 )
 
 __all__ = [
-    "MODULES",
     "Array",
     "Forward",
     "Greedy",
@@ -83,12 +81,10 @@ __all__ = [
     "LayerTrace",
     "MlaOutput",
     "MlaWeights",
-    "Module",
     "MoeOutput",
     "MoeWeights",
     "MxFp4",
     "NamedAxes",
-    "OwnStep",
     "Partial",
     "PromptRun",
     "Routing",
@@ -127,7 +123,6 @@ __all__ = [
     "moe_weights",
     "mxfp4_decode",
     "mxfp4_encode",
-    "own_steps",
     "residual",
     "rms_norm",
     "route",

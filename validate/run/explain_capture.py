@@ -1,18 +1,20 @@
 """Captures made while a gate is explained: few prompts, one switch, gone afterwards."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
+from validate.capture.digest import prompt_set_digest
 from validate.capture.reader import CaptureReader, open_capture
 from validate.capture.resolve import record_path
+from validate.capture.subset import Subset, subset
 from validate.errors import InputError
 from validate.run.measure import Progress
 from validate.schema.pair import Side
 from validate.schema.prompts import Prompt
 
-__all__ = ["NO_SITE", "Studio", "batch_of", "retagged"]
+__all__ = ["NO_SITE", "Studio", "batch_of", "retagged", "seen_as"]
 
 NO_SITE = "has no site here"
 """What a backend says of a planted fault that the other options leave no place."""
@@ -37,13 +39,14 @@ class Studio:
     ref_options: Mapping[str, str]
     """Options of the reference path that stands for ref."""
     device: str
-    label: str
     progress: Progress
     numbers: Iterator[int] = field(default_factory=count, repr=False)
+    held: dict[str, CaptureReader] = field(default_factory=dict, repr=False)
+    """What was captured already, by all that it was made of."""
 
     def ref(self, prompts: Sequence[Prompt], options: Mapping[str, str]) -> CaptureReader:
         """The reference path on these prompts, with further options."""
-        return self._made("reference", {**self.ref_options, **options}, prompts, "reference")[0]
+        return self._record("reference", {**self.ref_options, **options}, prompts)
 
     def cand(
         self, prompts: Sequence[Prompt], options: Mapping[str, str], *, path: str | None = None
@@ -59,25 +62,28 @@ class Studio:
         asked = {**self.options, **options}
         if path == "reference":
             asked = {key: value for key, value in asked.items() if key not in ROCM_ONLY}
-        return self._made(path or self.path, asked, prompts, self.label)
-
-    def _made(
-        self, path: str, options: Mapping[str, str], prompts: Sequence[Prompt], name: str
-    ) -> tuple[CaptureReader, str | None]:
         try:
-            return self._record(path, options, prompts, name), None
+            return self._record(path or self.path, asked, prompts), None
         except InputError as error:
-            if NO_SITE not in str(error) or "fault" not in options:
+            if NO_SITE not in str(error) or "fault" not in asked:
                 raise
-        sound = {key: value for key, value in options.items() if key != "fault"}
-        told = f"the planted fault {options['fault']} has no site there and is left out"
-        return self._record(path, sound, prompts, name), told
+        fault = asked.pop("fault")
+        told = f"the planted fault {fault} has no site there and is left out"
+        return self._record(path or self.path, asked, prompts), told
 
     def _record(
-        self, path: str, options: Mapping[str, str], prompts: Sequence[Prompt], name: str
+        self, path: str, options: Mapping[str, str], prompts: Sequence[Prompt]
     ) -> CaptureReader:
         told = ",".join(f"{key}={value}" for key, value in sorted(options.items()))
         label = f"{path}:{told}" if told else path
+        known = "\n".join([label, *(prompt.model_dump_json() for prompt in prompts)])
+        if known not in self.held:
+            self.held[known] = self._capture(path, options, prompts, label)
+        return self.held[known]
+
+    def _capture(
+        self, path: str, options: Mapping[str, str], prompts: Sequence[Prompt], label: str
+    ) -> CaptureReader:
         out = self.folder / f"{next(self.numbers)}"
         record_path(
             path,
@@ -89,7 +95,7 @@ class Studio:
             device=self.device if path == self.path else "cpu",
             resume=False,
             progress=lambda done, total, _what: self.progress(
-                f"explain: capturing {name} ({label}), {done} of {total} prompts"
+                f"explain: {label} captured, {done} of {total} prompts"
             ),
         )
         return open_capture(out, label=label)
@@ -130,3 +136,18 @@ def retagged(
             tags = (*INSIDE, *(tag for tag in tags if tag not in INSIDE))
         made.append(prompt.model_copy(update={"tags": tags}))
     return tuple(made)
+
+
+def seen_as(side: Side, prompts: Sequence[Prompt]) -> Subset:
+    """Some prompts of a stored side, with the tags that those captured again have.
+
+    Raises:
+        InputError: The side lacks one of them.
+    """
+    part = subset(side, [prompt.id for prompt in prompts])
+    by_id = {prompt.id: prompt for prompt in prompts}
+    ordered = {name: by_id[name] for name in part.prompts}
+    manifest = part.manifest.model_copy(
+        update={"prompt_digest": prompt_set_digest(ordered.values())}
+    )
+    return replace(part, prompts=ordered, manifest=manifest)

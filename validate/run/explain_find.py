@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from validate.metrics._own_steps import MODULES, own_steps
 from validate.metrics._structure import WRONG, ErrorMap, add_rows, find_structure, new_map
 from validate.metrics._tensors import BUCKETS, noise_start
 from validate.metrics._words import ratio
-from validate.oracle import MODULES, own_steps
 from validate.run.measure import Progress
 from validate.schema.explained import FoundPlace
 from validate.schema.model_config import ModelConfig

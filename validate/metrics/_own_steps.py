@@ -22,7 +22,7 @@ from validate.schema import ModelConfig
 __all__ = ["MODULES", "Module", "OwnStep", "Rows", "own_steps"]
 
 Module = Literal["AttnRes", "MLA", "KDA", "conv", "KV", "router", "MoE", "MLP", "head"]
-MODULES: Mapping[Module, str] = {
+MODULES: Mapping[str, str] = {
     "AttnRes": "residual mix and norm in front of the attention",
     "MLA": "latent attention",
     "KDA": "linear attention and its recurrent state",
