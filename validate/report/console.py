@@ -16,8 +16,10 @@ from validate.report.explained import (
     RUNG_HEAD,
     SWITCH_HEAD,
     place_rows,
+    rung_rows,
     switch_rows,
     switch_title,
+    untried_lines,
 )
 from validate.report.wording import (
     clean,
@@ -194,16 +196,16 @@ def _explained(console: Console, report: Report, *, terminal: bool) -> None:
         return
     console.print()
     _say(console, [mark(f"explained {found.status.upper()}: {found.summary}", report)])
-    rungs = [(rung.level, rung.text) for rung in found.rungs]
     for head, rows, title in (
-        (RUNG_HEAD, rungs, ""),
+        (RUNG_HEAD, rung_rows(found), ""),
         (PLACE_HEAD, place_rows(found), "operations of cand that err on their own inputs, rel-L2"),
         (SWITCH_HEAD, switch_rows(found), switch_title(found)),
     ):
         if rows:
             _say(console, [mark(f"  {title}", report)] if title else [])
             console.print(_plain(head, rows, terminal=terminal), soft_wrap=False)
-    _say(console, [f"  note: {mark(line, report)}" for line in found.notes])
+    told = (*untried_lines(found), *found.notes)
+    _say(console, [f"  {mark(line, report)}" for line in told])
 
 
 def _plain(head: Iterable[str], rows: Iterable[Iterable[str]], *, terminal: bool) -> Table:

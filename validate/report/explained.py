@@ -1,16 +1,31 @@
 """Rows of an explanation, for every kind of text report."""
 
 from validate.gates.outcome import number
-from validate.metrics._words import ranges
+from validate.run.explain_words import heads_text
 from validate.schema.explained import Explained, FoundPlace, SwitchTried
 
-__all__ = ["PLACE_HEAD", "RUNG_HEAD", "SWITCH_HEAD", "place_rows", "switch_rows", "switch_title"]
+__all__ = [
+    "PLACE_HEAD",
+    "RUNG_HEAD",
+    "SWITCH_HEAD",
+    "place_rows",
+    "rung_rows",
+    "switch_rows",
+    "switch_title",
+    "untried_lines",
+]
 
 RUNG_HEAD = ("from gate", "to cause")
 PLACE_HEAD = ("tensor", "module", "layer", "heads", "cand introduces", "ref introduces", "most at")
 SWITCH_HEAD = ("switch", "given", "tried", "measures", "failure", "note")
+NOT_TRIED = "not tried"
 MOST_PLACES = 24
 """Places shown; all of them stand in report.json."""
+
+
+def rung_rows(found: Explained) -> list[tuple[str, ...]]:
+    """One row a step on the way from the gate to the cause."""
+    return [(rung.level, rung.text) for rung in found.rungs]
 
 
 def place_rows(found: Explained) -> list[tuple[str, ...]]:
@@ -26,7 +41,7 @@ def _place(place: FoundPlace) -> tuple[str, ...]:
         place.tensor,
         place.module,
         "-" if place.layer is None else f"{place.layer}",
-        f"{ranges(place.heads)} of {place.heads_of}" if place.heads_of else "-",
+        heads_text(place) or "-",
         "not finite" if place.cand is None else number(place.cand),
         "-" if place.ref is None else number(place.ref),
         "-" if place.prompt is None else f"{place.prompt}{where}",
@@ -34,8 +49,17 @@ def _place(place: FoundPlace) -> tuple[str, ...]:
 
 
 def switch_rows(found: Explained) -> list[tuple[str, ...]]:
-    """One row a switch, tried or not."""
-    return [_switch(one) for one in found.switches]
+    """One row a switch that was tried."""
+    return [_switch(one) for one in found.switches if one.found != NOT_TRIED]
+
+
+def untried_lines(found: Explained) -> list[str]:
+    """Switches that were not tried, together where it is for the same reason."""
+    held: dict[str, list[str]] = {}
+    for one in found.switches:
+        if one.found == NOT_TRIED and one.switch not in held.setdefault(one.note or "", []):
+            held[one.note or ""].append(one.switch)
+    return [f"not tried: {', '.join(names)} ({why})" for why, names in held.items()]
 
 
 def _switch(one: SwitchTried) -> tuple[str, ...]:

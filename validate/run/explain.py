@@ -2,12 +2,13 @@
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 from validate.errors import InputError, ValidateError
+from validate.pairing import pair
 from validate.run.explain_capture import Studio, batch_of, retagged, seen_as
 from validate.run.explain_find import find_places, groups, inside_prompts, tally
 from validate.run.explain_streams import AUDIT, audit_places, stream_rungs
@@ -24,7 +25,7 @@ from validate.run.explain_words import (
 from validate.run.measure import Progress, silent
 from validate.schema.explained import Explained, FoundPlace, Rung, SwitchTried
 from validate.schema.model_config import ModelConfig
-from validate.schema.pair import Side
+from validate.schema.pair import Pair, Side
 from validate.schema.prompts import Prompt
 from validate.schema.report import GateReport, MeasurementReport, Report
 from validate.schema.suite import GateSpec
@@ -173,7 +174,7 @@ class _Found:
         """Down to pass, layer, module and head, or to kind, draft and stratum of a stream."""
         scene = self.scene
         if self.area == "speculative":
-            self.streams = tuple(stream_rungs(self.gate))
+            self.streams = tuple(stream_rungs(self.gate, self._pair()))
         if self.gate.name == AUDIT and self.gate.limit is not None:
             self.places = audit_places(
                 scene.cand, scene.prompts, config=self.config, limit=self.gate.limit.value
@@ -190,6 +191,11 @@ class _Found:
         if sides is not None:
             self.looked = True
             self.places = self._places(*sides, weights=scene.weights, config=self.config)
+
+    def _pair(self) -> Pair:
+        """Ref and cand as the gate saw them."""
+        made = pair(self.scene.ref, self.scene.cand, near_tie=0.0, route_gap=0.0)
+        return replace(made, prompts=self.scene.prompts, _cache={})
 
     def _inside(self) -> tuple[Side, Side, tuple[str, ...]] | None:
         """Two sides that show their insides, of the failing prompt where that can be had."""

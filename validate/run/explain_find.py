@@ -1,7 +1,7 @@
 """Which operations of cand err on their own inputs: by pass, layer, module, head and position."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -139,8 +139,7 @@ def find_places(
         sides: Ref and cand.
 
     Returns:
-        In the order of a forward pass. Of states made in pieces only those of the first layer that
-        errs: the inputs of later ones are those of another pass.
+        In the order of a forward pass.
     """
     noise = noise_start(*sides)
     chunk = sides[1].manifest.options.get("chunk", "")
@@ -150,8 +149,17 @@ def find_places(
         for key, held in sorted(cand.items(), key=lambda item: item[0].order())
         if (place := _place(key, ref.get(key), held, noise=noise, chunk=size)) is not None
     ]
-    first = min((p.layer for p in found if p.mode == "chunked" and p.layer is not None), default=0)
-    return tuple(p for p in found if p.mode != "chunked" or p.layer == first)
+    return tuple(_comparable(found))
+
+
+def _comparable(found: Sequence[FoundPlace]) -> Iterable[FoundPlace]:
+    """Without states made in pieces whose layer had other inputs than those of the whole prefill.
+
+    They had where an earlier layer errs, in one of the two passes.
+    """
+    layers = [p.layer for p in found if p.mode in ("prefill", "chunked") and p.layer is not None]
+    first = min(layers, default=0)
+    return (p for p in found if p.mode != "chunked" or p.layer == first)
 
 
 def _place(

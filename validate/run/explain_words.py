@@ -12,6 +12,7 @@ __all__ = [
     "cause_words",
     "gate_rungs",
     "group_words",
+    "heads_text",
     "is_state",
     "place_rungs",
     "some",
@@ -20,6 +21,9 @@ __all__ = [
 ]
 
 MOST_NAMES = 5
+QKV = "qkv"
+STREAM_LEVELS = ("stream", "draft index", "finding")
+"""What a summary tells of drawn streams; the way from gate to cause has all."""
 Group = tuple[FoundPlace, ...]
 _PASSES = {
     "prefill": "prefill",
@@ -72,7 +76,10 @@ def _layers(group: Group) -> list[int]:
     return [place.layer for place in group if place.layer is not None]
 
 
-def _heads(place: FoundPlace) -> str:
+def heads_text(place: FoundPlace) -> str:
+    """Heads that err and how many there are; of a convolution's history q, k and v."""
+    if place.module == "conv" and place.heads_of == len(QKV):
+        return ", ".join(QKV[head] for head in place.heads)
     return f"{ranges(place.heads)} of {place.heads_of}" if place.heads_of else ""
 
 
@@ -84,7 +91,7 @@ def place_rungs(group: Group) -> Iterator[Rung]:
     if layers:
         yield Rung(level="layer", text=ranges(layers))
     yield Rung(level="module", text=f"{first.module}, {MODULES[first.module]}")
-    heads = [_heads(place) for place in group]
+    heads = [heads_text(place) for place in group]
     told = dict.fromkeys(text for text in heads if text)
     if len(told) == 1:
         yield Rung(level="head", text=next(iter(told)))
@@ -113,11 +120,11 @@ def group_words(group: Group) -> str:
     """One cause in a few words: pass, module, layers, heads."""
     first, layers = group[0], _layers(group)
     noun = "layer" if len(layers) == 1 else "layers"
-    where = f" of {noun} {ranges(layers)}" if layers else ""
-    heads = _heads(first)
-    told = f", heads {heads}" if heads else ""
-    more = f" in layer {first.layer}" if heads and len({p.heads for p in group}) > 1 else ""
-    return f"{_pass(group)} {first.module}{where}{told}{more}"
+    where = f", {noun} {ranges(layers)}" if layers else ""
+    heads = heads_text(first)
+    told = f", heads {heads}" if heads and first.module != "conv" else ""
+    more = f" in layer {first.layer}" if told and len({p.heads for p in group}) > 1 else ""
+    return f"{first.module} ({_pass(group)}){where}{told}{more}"
 
 
 def cause_words(
@@ -133,10 +140,14 @@ def cause_words(
     """
     if kept:
         others = f"; {len(kept) - 1} more below" if len(kept) > 1 else ""
+        if kept[0][0].ref is None and is_state(kept[0][0]):
+            return (
+                f"{gate.name}: cand's states leave their replay in {group_words(kept[0])}{others}"
+            )
         return f"{gate.name}: cand errs on its own inputs in {group_words(kept[0])}{others}"
     if streams:
-        told = ", ".join(f"{rung.level} {rung.text}" for rung in streams[:4])
-        return f"{gate.name}: no layer, but the streams: {told}"
+        told = [f"{rung.level} {rung.text}" for rung in streams if rung.level in STREAM_LEVELS]
+        return f"{gate.name}: not a layer, but the streams: {'; '.join(told or [streams[0].text])}"
     if looked:
         return (
             f"{gate.name}: no captured operation of cand errs on its own inputs more than ref's does; "
@@ -166,8 +177,11 @@ def switch_summary(tried: Sequence[SwitchTried]) -> str:
         return ""
     own = [one for one in done if one.found == "vanishes" and one.key != "path"]
     if own:
-        told = ", ".join(f"{one.switch} ({one.key}={one.tried})" for one in own)
-        return f"it vanishes with {told}"
+        values: dict[tuple[str, str], list[str]] = {}
+        for one in own:
+            values.setdefault((one.switch, one.key), []).append(one.tried)
+        told = [f"{name} ({key}={' or '.join(tried)})" for (name, key), tried in values.items()]
+        return f"it vanishes with {', '.join(told)}"
     open_ = [one for one in done if one.found == "unknown"]
     aside = f" ({len(open_)} could not be told)" if open_ else ""
     if any(one.found == "vanishes" for one in done):
