@@ -67,14 +67,14 @@ def own_steps(
     """Each captured operation of a prompt with its truth, in the order of a forward pass.
 
     Args:
-        tensor: The side's tensors of the prompt, all finite.
-        names: Their names. A step whose inputs are not among them is left out.
+        tensor: The side's tensors of the prompt.
+        names: Their names. A step whose inputs are not among them, or not finite, is left out.
         token_ids: The prompt's tokens.
         weights: Float64 weights by name.
         config: The architecture.
 
     Raises:
-        InputError: An input is not finite.
+        InputError: Weights do not fit.
     """
     held = frozenset(names)
     for mode in ("prefill", "decode"):
@@ -129,9 +129,12 @@ class _Mode:
 
     def _layer(self, layer: int) -> Iterator[OwnStep]:
         x = self.wide(f"{self.mode}.attn.{layer}.in")
-        if self.bank is not None and self.prefix is not None:
+        if self.bank is not None and self.prefix is not None and np.isfinite(self.prefix).all():
             mixed = self._mix(self.bank, self.prefix, f"layers.{layer}.attn_res", layer)
             yield self.step(layer, "AttnRes", f"{self.mode}.attn.{layer}.in", mixed)
+        if not np.isfinite(x).all():
+            self.bank = self.prefix = None
+            return
         made, start = self._attention(layer, x)
         kind: Module = "KDA" if made.lse is None else "MLA"
         out = f"{self.mode}.{kind.lower()}.{layer}.out"
@@ -173,22 +176,25 @@ class _Mode:
     def _rest(self, layer: int, x: Array, out: str) -> Iterator[OwnStep]:
         """From the captured attention output to the hidden state after the layer."""
         hidden = f"{self.mode}.hidden.{layer}"
-        if self.bank is None or self.prefix is None or not {out, hidden} <= self.names:
-            self.bank = self.prefix = None
+        given = self.wide(out) if out in self.names else np.full(1, np.nan)
+        before, bank = self.prefix, self.bank
+        self.prefix = self.bank = None
+        if before is None or bank is None or hidden not in self.names:
             return
-        attended = self._projected(layer, x, self.wide(out))
+        if not (np.isfinite(before).all() and np.isfinite(given).all()):
+            return
+        attended = self._projected(layer, x, given)
         if layer % self.config.attn_res_block == 0:
-            self.bank.append(self.prefix)
+            bank.append(before)
             prefix = attended
         else:
-            prefix = self.prefix + attended
-        z = self._mix(self.bank, prefix, f"layers.{layer}.mlp_res", layer, norm="post_norm")
+            prefix = before + attended
+        z = self._mix(bank, prefix, f"layers.{layer}.mlp_res", layer, norm="post_norm")
         y, routing = _ffn(z, self.weights, self.config, layer)
         step = self.step(layer, "MLP" if routing is None else "MoE", hidden, (prefix + y)[:, None])
         if routing is not None:
             scores, ids = (f"{self.mode}.router.{layer}.{what}" for what in ("scores", "ids"))
             if not {scores, ids} <= self.names:
-                self.bank = self.prefix = None
                 return
             yield self.step(layer, "router", scores, routing.scores[:, None])
             taken = np.asarray(self.tensor(ids))
@@ -199,7 +205,7 @@ class _Mode:
             )
         if len(step.positions):
             yield step
-        self.prefix = self.wide(hidden)
+        self.prefix, self.bank = self.wide(hidden), bank
 
     def _projected(self, layer: int, x: Array, out: Array) -> Array:
         """Gate and output projection of a captured attention output."""
@@ -222,6 +228,8 @@ class _Mode:
         """Logits of the rows that were scored."""
         name = "logits" if self.mode == "prefill" else "decode.logits"
         if self.bank is None or self.prefix is None or name not in self.names:
+            return
+        if not np.isfinite(self.prefix).all():
             return
         final = _mixed_norm(
             self.bank, self.prefix, self.weights, "output_res", "final_norm", self.config

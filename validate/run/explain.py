@@ -205,7 +205,9 @@ class _Found:
         if held and (inner or worst is None or worst in held):
             return scene.ref, scene.cand, held
         if scene.studio is not None:
-            names = self._worst_batch(longest=MOST_TOKENS)
+            names = self._worst_batch()
+            if worst is not None and len(scene.cand.prompts[worst].token_ids) > MOST_TOKENS:
+                names = (worst,)
             prompts = retagged(self._of(names), drawn=False, inside=True)
             cand, _ = scene.studio.cand(prompts, {})
             self.notes.append(
@@ -255,15 +257,11 @@ class _Found:
     def _of(self, names: Sequence[str]) -> list[Prompt]:
         return [self.scene.cand.prompts[name] for name in names]
 
-    def _worst_batch(self, *, longest: int) -> tuple[str, ...]:
+    def _worst_batch(self) -> tuple[str, ...]:
         """The batch of the worst prompt; without one the first that is not long."""
         cand, worst = self.scene.cand, self._worst()
-        if worst is None:
-            short = [
-                p for p in self.scene.prompts if len(cand.prompts[p].token_ids) <= longest
-            ] or list(self.scene.prompts)
-            worst = short[0]
-        return batch_of(cand, worst)
+        batch = batch_of(cand, worst or next(iter(self._short()), self.scene.prompts[0]))
+        return tuple(name for name in batch if name in self.scene.prompts)
 
     def _few(self) -> tuple[str, ...]:
         """Prompts that are enough to show the failure, few enough to take seconds."""
@@ -281,9 +279,9 @@ class _Found:
             states = [name for name in scene.prompts if "state" in tags[name]]
             kept = [one for name in states for one in batch_of(scene.cand, name)]
             return tuple(dict.fromkeys(kept))
-        return self._worst_batch(longest=MOST_TOKENS)
+        return self._worst_batch()
 
-    def _more(self) -> tuple[str, ...]:
+    def _short(self) -> tuple[str, ...]:
         """All prompts that are not long."""
         held = self.scene.cand.prompts
         return tuple(
@@ -296,7 +294,7 @@ class _Found:
         if scene.studio is None or scene.again is None:
             self.notes.append(f"no switch was tried: {scene.why_stored}")
             return
-        for names in dict.fromkeys((self._few(), self._more())):
+        for names in dict.fromkeys((self._few(), self._short())):
             if not names:
                 continue
             self.prompts = names

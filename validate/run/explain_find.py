@@ -1,7 +1,7 @@
 """Which operations of cand err on their own inputs: by pass, layer, module, head and position."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 _RANK = {"prefill": 0, "oneshot": 1, "chunked": 2, "decode": 3}
 _MODULES = tuple(MODULES)
 _STATE = "state."
+PIECES = "inside.prefill.chunked"
+"""Branch of a capture whose inside is of a prefill in pieces: its whole prefill is another pass."""
 
 
 class Key(NamedTuple):
@@ -81,7 +83,7 @@ def tally(
         progress: Told which prompt is at work.
 
     Raises:
-        InputError: A captured input is not finite.
+        InputError: Weights do not fit.
     """
     made: dict[Key, Tally] = {}
     longest = max((len(side.prompts[p].token_ids) for p in prompts), default=1)
@@ -149,17 +151,23 @@ def find_places(
         for key, held in sorted(cand.items(), key=lambda item: item[0].order())
         if (place := _place(key, ref.get(key), held, noise=noise, chunk=size)) is not None
     ]
-    return tuple(_comparable(found))
+    pieces = sides[1].manifest.path_proof.branches.get(PIECES, 0) > 0
+    return tuple(_comparable(found, ("chunked", "oneshot") if pieces else ("chunked",)))
 
 
-def _comparable(found: Sequence[FoundPlace]) -> Iterable[FoundPlace]:
-    """Without states made in pieces whose layer had other inputs than those of the whole prefill.
+def _comparable(found: Sequence[FoundPlace], apart: Collection[str]) -> Iterable[FoundPlace]:
+    """Without states whose layer had other inputs than the captured prefill's.
 
-    They had where an earlier layer errs, in one of the two passes.
+    They had where they were made by another pass and an earlier layer errs in one of the two.
+
+    Args:
+        found: In the order of a forward pass.
+        apart: Ways of making a state that are a pass of their own.
     """
-    layers = [p.layer for p in found if p.mode in ("prefill", "chunked") and p.layer is not None]
+    modes = {"prefill", *apart}
+    layers = [place.layer for place in found if place.mode in modes and place.layer is not None]
     first = min(layers, default=0)
-    return (p for p in found if p.mode != "chunked" or p.layer == first)
+    return (place for place in found if place.mode not in apart or place.layer == first)
 
 
 def _place(
@@ -179,7 +187,10 @@ def _place(
         at = int(np.argmax(np.where(wrong, mine / expected, -1.0)))
         worst, usual = float(mine[at]), float(expected[at])
         own = None if ref is None else float(theirs[at])
-    pattern = find_structure(cand.errors, noise=float(expected.max()), chunk=chunk)
+    sound = bool(np.isfinite(cand.errors.cross).all())
+    pattern = (
+        find_structure(cand.errors, noise=float(expected.max()), chunk=chunk) if sound else None
+    )
     prompt, position = cand.at or (None, None)
     many = len(mine) > 1
     return FoundPlace(
@@ -209,9 +220,13 @@ def _finite(value: float | None) -> float | None:
 
 
 def groups(places: Sequence[FoundPlace]) -> Iterator[tuple[FoundPlace, ...]]:
-    """Places of one pass and module together, in order of their first."""
+    """Places of one pass and module together, in order of their first.
+
+    States made in pieces come last: the inputs of that pass are not captured, so they are held
+    against those of the whole prefill.
+    """
     held: dict[tuple[str, str, bool], list[FoundPlace]] = {}
     for place in places:
         state = place.tensor.startswith(_STATE)
         held.setdefault((place.mode, place.module, state), []).append(place)
-    yield from (tuple(group) for group in held.values())
+    yield from (tuple(held[key]) for key in sorted(held, key=lambda key: key[0] == "chunked"))

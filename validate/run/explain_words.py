@@ -29,7 +29,7 @@ _PASSES = {
     "prefill": "prefill",
     "decode": "decode",
     "oneshot": "state after the whole prefill",
-    "chunked": "state after a prefill in pieces",
+    "chunked": "state after a prefill in pieces, of this layer or one before it",
 }
 
 
