@@ -3,13 +3,13 @@
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
 from validate.errors import InputError, ValidateError
 from validate.pairing import pair
-from validate.run.explain_capture import Studio, batch_of, retagged, seen_as
+from validate.run.explain_capture import batch_of, retagged, seen_as
 from validate.run.explain_find import find_places, groups, inside_prompts, tally
 from validate.run.explain_streams import AUDIT, audit_places, stream_rungs
 from validate.run.explain_switches import shows, try_switches
@@ -31,7 +31,7 @@ from validate.schema.report import GateReport, MeasurementReport, Report
 from validate.schema.suite import GateSpec
 from validate.schema.verdict import Outcome
 
-__all__ = ["AREAS", "Again", "Scene", "attach", "check_gate", "crashed", "explain"]
+__all__ = ["AREAS", "Again", "Retake", "Scene", "attach", "check_gate", "crashed", "explain"]
 
 AREAS = ("attention", "state", "logits", "greedy", "speculative", "renorm")
 """Areas whose gates can be explained."""
@@ -48,6 +48,21 @@ Again = Callable[[Side, Side, Side | None], Report]
 """Compares two sides by the gate alone, with the oracle where there is one."""
 
 
+@runtime_checkable
+class Retake(Protocol):
+    """Captures the two sides again, some prompts and switches at a time."""
+
+    def ref(self, prompts: Sequence[Prompt], options: Mapping[str, str]) -> Side:
+        """What stands for ref."""
+        ...
+
+    def cand(
+        self, prompts: Sequence[Prompt], options: Mapping[str, str], *, path: str | None = None
+    ) -> tuple[Side, str | None]:
+        """Cand with some options set otherwise, and a note where a planted fault was left out."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """What a comparison leaves for its explanation."""
@@ -59,7 +74,7 @@ class Scene:
     weights: Mapping[str, NDArray[Any]] | None = None
     config: Mapping[str, Any] | None = None
     oracle: Side | None = None
-    studio: Studio | None = None
+    studio: Retake | None = None
     """Where cand is captured again; None: it cannot be."""
     why_stored: str = ""
     """Why not."""
