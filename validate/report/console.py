@@ -195,7 +195,7 @@ def _explained(console: Console, report: Report, *, terminal: bool) -> None:
     if found is None:
         return
     console.print()
-    _say(console, [mark(f"explained {found.status.upper()}: {found.summary}", report)])
+    _say(console, [mark(f"{found.status.upper()}: {found.summary}", report)])
     for head, rows, title in (
         (RUNG_HEAD, rung_rows(found), ""),
         (PLACE_HEAD, place_rows(found), "operations of cand that err on their own inputs, rel-L2"),

@@ -172,7 +172,7 @@ def _explained(report: Report) -> list[str]:
     found = report.explained
     if found is None:
         return []
-    told = ["", f"**Explained {found.status.upper()}**: {_told(found.summary, report)}"]
+    told = ["", f"**{found.status.upper()}**: {_told(found.summary, report)}"]
     for title, head, rows in (
         ("", RUNG_HEAD, rung_rows(found)),
         ("Operations of cand that err on their own inputs", PLACE_HEAD, place_rows(found)),
