@@ -22,7 +22,8 @@ from validate.oracle import load_weights
 from validate.run import compare, explain_switches
 from validate.run.explain import Scene, explain
 from validate.run.explain_capture import Studio, retagged, seen_as
-from validate.schema import Prompt, Side
+from validate.run.explain_find import find_places, inside_prompts, tally
+from validate.schema import ModelConfig, Prompt, Side, Stream
 from validate.schema.explained import Explained
 from validate.schema.report import Report
 from validate.suite import load_limits, load_suite
@@ -47,7 +48,8 @@ class Plain:
     """A side without drawn streams and their tensors."""
 
     def __init__(self, whole: Any) -> None:
-        self.whole, self.drawn = whole, {}
+        self.whole = whole
+        self.drawn: dict[str, dict[str, Stream]] = {}
         model = whole.manifest.model.model_copy(update={"drafter_digest": None})
         self.manifest = whole.manifest.model_copy(update={"model": model})
 
@@ -157,8 +159,6 @@ def test_clean_operations_err_nowhere_on_the_real_model():
     """The clean path, another device and kernels than ref's: nothing is named."""
     ref, prompts = golden()
     weights, config = model()
-    from validate.run.explain_find import find_places, inside_prompts, tally
-    from validate.schema import ModelConfig
 
     with studio("VX-01") as made:
         cand, note = made.cand(prompts, {"pad": "zero"})

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.exact_runs import PROMPTS, TINY, WEIGHTS, heads_lost, ran, without
+from tests.exact_runs import PROMPTS, WEIGHTS, heads_lost, ran, without
+from tests.unit.oracle.tiny import TINY
 from validate.metrics._own_steps import MODULES, own_steps
 
 EXACT = ran()

@@ -5,7 +5,8 @@ from functools import cache
 
 import pytest
 
-from tests.exact_runs import PROMPTS, TINY, WEIGHTS, heads_lost, ran, side, without
+from tests.exact_runs import PROMPTS, WEIGHTS, heads_lost, ran, side, without
+from tests.unit.oracle.tiny import TINY
 from tests.unit.run.made import gate, run, side as plain, suite
 from validate.errors import IncomparableError, InputError
 from validate.run.explain import Scene, attach, check_gate, crashed, explain
@@ -51,7 +52,7 @@ class Marked:
     """A side that remembers what it was asked to be."""
 
     whole: object
-    options: dict = dataclasses.field(default_factory=dict)
+    options: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def __getattr__(self, name):
         return getattr(self.whole, name)
@@ -189,8 +190,8 @@ def test_captures_that_do_not_match_are_said_aloud():
 
 def test_a_prompt_that_shows_no_inside_is_captured_again_with_it():
     """The gate's worst prompt, p-0, holds logits alone."""
-    cand = scene().cand
-    bare = side("rocm", {"p-0": {}, "p-1": cand._tensors["p-1"]})
+    held = {name: scene().cand.tensor("p-1", name) for name in scene().cand.names("p-1")}
+    bare = side("rocm", {"p-0": {}, "p-1": held})
     studio = Studio()
     there = dataclasses.replace(scene(), cand=bare, studio=studio, again=healed_by("none", ""))
     worst = FAILED.model_copy(

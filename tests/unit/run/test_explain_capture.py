@@ -1,6 +1,7 @@
 """Captures made for an explanation: batches as they were, one switch, faults without a site."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ ROWS = {"a": 0, "b": 1, "c": 0, "d": 1, "e": 2}
 
 def held() -> FakeSide:
     """Two batches: a and b; c, d and e."""
-    tensors = {name: {} for name in PROMPTS}
+    tensors: dict[str, dict[str, Any]] = {name: {} for name in PROMPTS}
     manifest = make_manifest("rocm", tensors=tensors, batch_rows=ROWS)
     return FakeSide("rocm", tensors, prompts=PROMPTS, manifest=manifest)
 
@@ -80,7 +81,8 @@ class Recorder:
     """Stands for ``record_path``: notes what it is asked for, refuses a fault where told to."""
 
     def __init__(self, refuses: str = "") -> None:
-        self.refuses, self.made = refuses, []
+        self.refuses = refuses
+        self.made: list[tuple[str, dict[str, str], str, str]] = []
 
     def __call__(self, path, *, options, label, prompts, out, progress, **rest):
         if "fault" in options and self.refuses and self.refuses in label:
@@ -97,7 +99,7 @@ def studio(tmp_path, monkeypatch, recorder):
     """A studio of ``rocm:fault=VX-01,kernels=torch`` that records nothing."""
     monkeypatch.setattr(explain_capture, "record_path", recorder)
     monkeypatch.setattr(explain_capture, "open_capture", opened)
-    told = []
+    told: list[str] = []
     made = Studio(
         folder=tmp_path,
         path="rocm",

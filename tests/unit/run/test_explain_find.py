@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.exact_runs import PROMPTS, TINY, WEIGHTS, heads_lost, ran, side, without
+from tests.exact_runs import PROMPTS, WEIGHTS, heads_lost, ran, side, without
+from tests.unit.oracle.tiny import TINY
 from validate.oracle import LayerOutput, LayerState
 from validate.run.explain_find import find_places, groups, inside_prompts, tally
 from validate.run.explain_words import group_words
@@ -58,6 +59,7 @@ def test_a_wrong_state_is_named_with_its_layer():
     def swapped(made: LayerOutput, layer: int, step: bool) -> LayerOutput:
         if layer != 2 or step:
             return made
+        assert made.state.kda is not None
         state = LayerState(kda=made.state.kda.transpose(0, 2, 1), conv=made.state.conv)
         return LayerOutput(out=made.out, lse=made.lse, y=made.y, state=state)
 
