@@ -149,11 +149,15 @@ def cause_words(
         told = [f"{rung.level} {rung.text}" for rung in streams if rung.level in STREAM_LEVELS]
         return f"{gate.name}: not a layer, but the streams: {'; '.join(told or [streams[0].text])}"
     if looked:
-        return (
-            f"{gate.name}: no captured operation of cand errs on its own inputs more than ref's does; "
-            "what the gate shows is added up over layers, or lies outside what was captured"
+        why = (
+            "no captured operation of cand errs on its own inputs more than ref's does; what the gate "
+            "shows is added up over layers, or lies outside what was captured"
         )
-    return f"{gate.name}: not followed to a layer"
+    elif gate.name.startswith("renorm."):
+        why = "top-k and top-p on cand's own rows, which no layer stands behind"
+    else:
+        why = "not followed to a layer"
+    return f"{gate.name}: {why}"
 
 
 def switch_words(tried: SwitchTried) -> str:
