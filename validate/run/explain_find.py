@@ -23,6 +23,9 @@ Array = NDArray[np.float64]
 _RANK = {"prefill": 0, "oneshot": 1, "chunked": 2, "decode": 3}
 _MODULES = tuple(MODULES)
 _STATE = "state."
+OTHER_PASS = 2.0
+"""How much more than rounding is expected of states of a pass whose inputs were not captured: its
+rounding in all layers before."""
 PIECES = "inside.prefill.chunked"
 """Branch of a capture whose inside is of a prefill in pieces: its whole prefill is another pass."""
 
@@ -146,13 +149,14 @@ def find_places(
     noise = noise_start(*sides)
     chunk = sides[1].manifest.options.get("chunk", "")
     size = int(chunk) if chunk.isdecimal() and int(chunk) else None
-    found = [
-        place
-        for key, held in sorted(cand.items(), key=lambda item: item[0].order())
-        if (place := _place(key, ref.get(key), held, noise=noise, chunk=size)) is not None
-    ]
     pieces = sides[1].manifest.path_proof.branches.get(PIECES, 0) > 0
-    return tuple(_comparable(found, ("chunked", "oneshot") if pieces else ("chunked",)))
+    apart = ("chunked", "oneshot") if pieces else ("chunked",)
+    found = []
+    for key, held in sorted(cand.items(), key=lambda item: item[0].order()):
+        usual = noise * (OTHER_PASS if key.mode in apart else 1.0)
+        place = _place(key, ref.get(key), held, noise=usual, chunk=size)
+        found += [] if place is None else [place]
+    return tuple(_comparable(found, apart))
 
 
 def _comparable(found: Sequence[FoundPlace], apart: Collection[str]) -> Iterable[FoundPlace]:
