@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TQDM_DISABLE", "1")
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = TRACEBACK in arguments or os.environ.get("VALIDATE_DEBUG") == "1"
-    arguments = [argument for argument in arguments if argument != TRACEBACK]
+    arguments = _explain_all([argument for argument in arguments if argument != TRACEBACK])
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -117,6 +117,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted; an unfinished capture is taken up again", file=sys.stderr)
         code = EXIT_INTERRUPTED
     return code
+
+
+def _explain_all(arguments: list[str]) -> list[str]:
+    """``--explain`` without a gate means all of them."""
+    made = []
+    for at, word in enumerate(arguments):
+        made.append(word)
+        alone = at + 1 == len(arguments) or arguments[at + 1].startswith("-")
+        made += ["all"] if word == "--explain" and alone else []
+    return made
 
 
 def _run(arguments: list[str]) -> int:

@@ -37,7 +37,14 @@ def compare(
             "sampled tokens a kind."
         ),
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Print all that is known.")] = False,
+    explain: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GATE",
+            help="Follow a gate to its cause: layer, module, head, switch; all: print all that is "
+            "known about each gate.",
+        ),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Make captures anew.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the pairing and stop; nothing is captured.")
@@ -53,6 +60,7 @@ def compare(
     ] = ReportFormat.CONSOLE,
 ) -> int:
     """Check every argument, gather the captures, compare, print and write the report."""
+    from validate.cli.explaining import ALL, EXIT_CRASHED, say_crash
     from validate.cli.judge import Asked, judge
     from validate.cli.plan import print_plan, refuse_unused
     from validate.cli.progress import show_progress
@@ -68,6 +76,7 @@ def compare(
         prompts=_split(prompt),
         tokens=tokens,
         fresh=fresh,
+        explain=None if explain == ALL else explain,
     )
     if dry_run:
         refuse_unused({"--explain": explain, "--claims": claims, "--out": out})
@@ -83,7 +92,8 @@ def compare(
         report = judge(asked, progress)
     if figures is not None:
         report = attach_claims(report, figures)
-    return publish(report, output=output, explain=explain, out=out)
+    code = publish(report, output=output, explain=explain == ALL, out=out)
+    return EXIT_CRASHED if say_crash(report) else code
 
 
 def _split(given: Sequence[str] | None) -> tuple[str, ...]:

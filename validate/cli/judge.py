@@ -11,6 +11,7 @@ from validate.capture.resolve import Progress
 from validate.capture.targets import did_you_mean
 from validate.cli.cast import choose_suite, gather
 from validate.cli.drawn import draw_enough
+from validate.cli.explaining import Law, explained
 from validate.cli.lengths import Lengths, choose_prompts, parse_lengths
 from validate.cli.session import open_project, read_target
 from validate.errors import InputError
@@ -18,6 +19,7 @@ from validate.report import load_report
 from validate.run import compare, golden_path
 from validate.run.drawn import shorten
 from validate.run.evals_alone import evals_alone
+from validate.run.explain import check_gate
 from validate.run.selftest_summary import load_summary
 from validate.schema import Prompt, Side
 from validate.schema.evals import evals_of
@@ -47,6 +49,8 @@ class Asked:
     prompts: tuple[str, ...]
     tokens: str | None
     fresh: bool
+    explain: str | None = None
+    """The gate to follow to its cause."""
 
     def command(self) -> str:
         """The command line that judges the same captures again, up to ``--only``."""
@@ -75,6 +79,8 @@ def judge(asked: Asked, progress: Progress) -> Report:
     suite = load_suite(choose_suite(asked.suite, sides, project))
     limits = load_limits(project.root / suite.limits)
     gates = select_gates(suite, only=asked.only, skip=asked.skip)
+    if asked.explain is not None:
+        check_gate(asked.explain, gates, known=[gate.name for gate in suite.gates])
     waivers = _waivers(suite, project.root)
     golden = load_report(project.root / golden_path(suite.name))
     lengths = None if asked.tokens is None else parse_lengths(asked.tokens)
@@ -90,7 +96,7 @@ def judge(asked: Asked, progress: Progress) -> Report:
     prompts = choose_prompts(cast.ref.prompts, ids=asked.prompts, lengths=lengths)
     alone = not prompts and evals_alone(cast.ref, cast.cand, suite=suite, gates=gates) is not None
     other = () if alone else other_prompts(cast.ref, cast.cand, suite=suite, held=held)
-    return compare(
+    report = compare(
         ref=cast.ref,
         cand=cast.cand if drawn is None else shorten(cast.cand, drawn, prompts=prompts),
         suite=suite,
@@ -109,6 +115,18 @@ def judge(asked: Asked, progress: Progress) -> Report:
         selftest=load_summary(project.root),
         command=asked.command(),
         progress=lambda what: progress(0, 0, what),
+    )
+    if asked.explain is None:
+        return report
+    law = Law(suite=suite, limits=limits, project=project)
+    return explained(
+        report,
+        asked.explain,
+        sides=sides,
+        cast=cast,
+        law=law,
+        prompts=prompts or tuple(cast.ref.prompts),
+        progress=progress,
     )
 
 

@@ -11,6 +11,16 @@ from rich.text import Text
 
 from validate.report.claims import claims_lines
 from validate.report.evals_table import first_flips, score_rows
+from validate.report.explained import (
+    PLACE_HEAD,
+    RUNG_HEAD,
+    SWITCH_HEAD,
+    place_rows,
+    rung_rows,
+    switch_rows,
+    switch_title,
+    untried_lines,
+)
 from validate.report.wording import (
     clean,
     deviation_lines,
@@ -79,6 +89,7 @@ def render_console(report: Report, *, terminal: bool = False, width: int = PLAIN
     for block in _blocks(report):
         console.print()
         _say(console, block)
+    _explained(console, report, terminal=terminal)
     _section(console, "claims beside the verdict", claims_lines(report), report)
     _section(console, "selftest of the gates", selftest_lines(report), report)
     _section(console, "not tested", report.not_tested, report)
@@ -176,6 +187,34 @@ def _scores(console: Console, report: Report, *, terminal: bool) -> None:
     _say(console, [mark(title, report)])
     console.print(table, soft_wrap=False)
     _say(console, [f"  {mark(line, report)}" for line in first_flips(report)])
+
+
+def _explained(console: Console, report: Report, *, terminal: bool) -> None:
+    """From a gate to its cause, where that was asked for."""
+    found = report.explained
+    if found is None:
+        return
+    console.print()
+    _say(console, [mark(f"{found.status.upper()}: {found.summary}", report)])
+    for head, rows, title in (
+        (RUNG_HEAD, rung_rows(found), ""),
+        (PLACE_HEAD, place_rows(found), "operations of cand that err on their own inputs, rel-L2"),
+        (SWITCH_HEAD, switch_rows(found), switch_title(found)),
+    ):
+        if rows:
+            _say(console, [mark(f"  {title}", report)] if title else [])
+            console.print(_plain(head, rows, terminal=terminal), soft_wrap=False)
+    told = (*untried_lines(found), *found.notes)
+    _say(console, [f"  {mark(line, report)}" for line in told])
+
+
+def _plain(head: Iterable[str], rows: Iterable[Iterable[str]], *, terminal: bool) -> Table:
+    table = Table(box=box.SIMPLE if terminal else box.ASCII2, pad_edge=False)
+    for name in head:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(clean(cell)) for cell in row))
+    return table
 
 
 def _style(gate: GateReport) -> str:

@@ -83,6 +83,7 @@ def render_json(report: Report) -> str:
         (held, "prompts"),
         (held, "blocked"),
         (held, "claims"),
+        (held, "explained"),
         (held["ref"], "timing"),
         (held["cand"], "timing"),
     ):

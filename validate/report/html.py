@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from validate.gates.outcome import GRAVITY, number, percent
-from validate.report import wording
+from validate.report import explained, wording
 from validate.report.claims import claim_rows, conditions_line, verdict_line
 from validate.report.plots import Plot, draw
 from validate.report.visible import visible
@@ -109,6 +109,7 @@ def _environment() -> Any:
         claim_rows=claim_rows,
         conditions_line=conditions_line,
         verdict_line=verdict_line,
+        **{name: getattr(explained, name) for name in explained.__all__},
         **{name: getattr(wording, name) for name in wording.__all__},
     )
     return made

@@ -4,6 +4,16 @@ import re
 from collections.abc import Iterable, Sequence
 
 from validate.report.claims import claim_rows, conditions_line, verdict_line
+from validate.report.explained import (
+    PLACE_HEAD,
+    RUNG_HEAD,
+    SWITCH_HEAD,
+    place_rows,
+    rung_rows,
+    switch_rows,
+    switch_title,
+    untried_lines,
+)
 from validate.report.visible import visible
 from validate.report.wording import (
     clean,
@@ -54,6 +64,7 @@ def render_markdown(report: Report) -> str:
         *_listed("Declared deviations", deviation_lines(report), report),
         *_listed("Notes", report.notes, report),
         *_open_gates(report),
+        *_explained(report),
     ]
     bottom = [
         *_claims(report),
@@ -154,6 +165,25 @@ def _all_gates(report: Report) -> list[str]:
         "",
         "</details>",
     ]
+
+
+def _explained(report: Report) -> list[str]:
+    """From a gate to its cause, where that was asked for."""
+    found = report.explained
+    if found is None:
+        return []
+    told = ["", f"**{found.status.upper()}**: {_told(found.summary, report)}"]
+    for title, head, rows in (
+        ("", RUNG_HEAD, rung_rows(found)),
+        ("Operations of cand that err on their own inputs", PLACE_HEAD, place_rows(found)),
+        (switch_title(found), SWITCH_HEAD, switch_rows(found)),
+    ):
+        if rows:
+            told += ["", _told(title, report), ""] if title else [""]
+            told += _head(head)
+            told += [_row(_told(cell, report) for cell in row) for row in rows]
+    notes = (*untried_lines(found), *found.notes)
+    return [*told, *_listed("Notes on the explanation", notes, report)]
 
 
 def _claims(report: Report) -> list[str]:

@@ -25,7 +25,7 @@ __all__ = ["Inside", "differences", "recompute"]
 RELATIVE, ABSOLUTE = 1e-6, 1e-12
 """How far a number computed on another processor may be off: a billion roundings of float64,
 and a thousandth of what any report shows."""
-NOT_COMPUTED = ("tool_version", "claims", "selftest")
+NOT_COMPUTED = ("tool_version", "claims", "selftest", "explained")
 """Keys of a report that do not follow from captures."""
 NOT_COMPUTED_OF_SIDES = ("path", "reused")
 

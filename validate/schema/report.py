@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from validate.schema.claims import ClaimsReport
+from validate.schema.explained import Explained
 from validate.schema.manifest import Evidence, Provenance
 from validate.schema.selftest import SelftestSummary
 from validate.schema.series import Series, WorstCase
@@ -251,6 +252,8 @@ class Report(_Record):
     absent from the JSON where empty."""
     claims: ClaimsReport | None = None
     """Claimed figures of speed and cost; absent from the JSON where there are none."""
+    explained: Explained | None = None
+    """What ``--explain`` found of one gate; absent from the JSON where it was not asked for."""
 
     @property
     def exit_code(self) -> int:
