@@ -242,10 +242,23 @@ def test_outcome_labels_of_the_reader_and_the_simulation_agree():
 
 def test_counts_do_not_depend_on_the_number_of_processes():
     """Each sampler and size has random numbers of its own."""
-    few = {"runs": 2, "streams": 4, "power_runs": 1, "power_streams": (4,), "seed": 3}
-    some = {"command": "", "told": lambda *_: None, "honest": HONEST[:1], "wrong": WRONG[:2]}
 
-    alone = count_spec_alarms(SUITE, **few, **some)
+    def counted(processes: int) -> SpecAlarms:
+        return count_spec_alarms(
+            SUITE,
+            runs=2,
+            streams=4,
+            power_runs=1,
+            power_streams=(4,),
+            seed=3,
+            command="",
+            told=lambda *_: None,
+            processes=processes,
+            honest=HONEST[:1],
+            wrong=WRONG[:2],
+        )
 
-    assert count_spec_alarms(SUITE, **few, **some, processes=2) == alone
+    alone = counted(1)
+
+    assert counted(2) == alone
     assert [one.runs for one in alone.power] == [1, 1]

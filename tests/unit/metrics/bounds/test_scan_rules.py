@@ -119,13 +119,14 @@ class TestStates:
         base = np.array([[2.0, 0.0], [0.0, 2.0]])
         other = base + np.array([[0.0, 0.0], [1.0, 0.0]])
         cache, state = Peak(), Peak()
-        _raise(cache, base, other, "p-0", Place(0, "decode", "kv", "state.decode.kv.0"))
+        _raise(cache, base, other, "p-0", Place(0, "decode", "kv", "state.decode.kv.0"), None)
         _raise(
             state,
             base.reshape(1, 2, 2),
             other.reshape(1, 2, 2),
             "p-0",
             Place(0, "decode", "kda", "state.decode.kda.0"),
+            None,
         )
 
         assert cache.row == 0.5
