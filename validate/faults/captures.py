@@ -75,7 +75,8 @@ def plant(
         ``out``.
 
     Raises:
-        InputError: The fault is not planted in captures, or has no such severity.
+        InputError: The fault is not planted in captures, has no such severity, or changes nothing
+            in these prompts: a fault that is not there must not look missed, nor caught.
         CaptureError: ``source`` is damaged or ``out`` cannot be written.
     """
     record = next((one for one in CAPTURE_FAULTS if one.id == fault), None)
@@ -92,9 +93,25 @@ def plant(
     items = list(_items(held, prompts))
     planted = role in SIDES.get(fault, ("cand",))
     if planted:
+        honest = items
         items = PLANTS[fault](items, f"{role}:{size}" if fault in _BY_ROLE else size)
+        if fault not in _ELSEWHERE and _same(honest, items):
+            msg = f"fault '{fault}' changes nothing in these {len(honest)} prompts of {source}"
+            raise InputError(msg)
     _write(out, held, items, fault=fault if planted else None, role=role)
     return out
+
+
+def _same(before: list[Item], after: list[Item]) -> bool:
+    """Whether a plant left every prompt, array and stream as it was."""
+    return len(before) == len(after) and all(
+        (a.prompt, a.stream, a.drawn, a.tensors.keys())
+        == (b.prompt, b.stream, b.drawn, b.tensors.keys())
+        and all(
+            a.tensors[name].array.tobytes() == b.tensors[name].array.tobytes() for name in a.tensors
+        )
+        for a, b in zip(before, after, strict=True)
+    )
 
 
 def _items(held: CaptureReader, kept: Collection[str] | None) -> Iterator[Item]:
@@ -318,6 +335,8 @@ def _nothing(items: list[Item], severity: str) -> list[Item]:
     return items
 
 
+_ELSEWHERE = {"VX-144"}
+"""Planted in the manifest: prompts stay as they were."""
 PLANTS: Mapping[str, Change] = {
     "TV-01": partial(_first, _tv_01),
     "TV-02": partial(_each, _tv_02),

@@ -41,6 +41,8 @@ def untied(side: Side, prompt: str, held: Mapping[str, NDArray[Any]]) -> str | N
         one = logits[stored.index(position)]
         if len(one) != given.shape[1]:
             return f"renorm.in row {row} has {given.shape[1]} entries, logits {len(one)}"
+        if np.isnan(one).any() or np.isposinf(one).any():
+            continue
         expected = _softmax(one)
         off = ~(np.abs(given[row] - expected) <= relative * expected + ABSOLUTE)
         if off.any():

@@ -80,7 +80,7 @@ def outcomes(report) -> dict[str, str]:
     return {gate.name: str(gate.outcome) for gate in report.gates}
 
 
-CONTRADICTED = {"TV-09"}
+CONTRADICTED = {"TV-04", "TV-05", "TV-09", "VX-143", "VX-145", "VX-146"}
 """INCOMPARABLE by the rows that were filtered, which these small captures do not hold."""
 
 
@@ -99,10 +99,15 @@ def test_fault_is_seen(fault, severity, tmp_path):
     found = outcomes(judged(ref, cand, record.gates))
 
     seen = {found[gate] for gate in record.gates if gate in found}
-    if fault in CONTRADICTED:
-        assert seen == {"FAIL"}, found
-    else:
-        assert record.expect in seen, found
+    assert ("FAIL" if fault in CONTRADICTED else record.expect) in seen, found
+
+
+def test_a_fault_that_changes_nothing_is_refused(tmp_path):
+    """Planted in prompts of 64 tokens and more: among shorter ones it would look missed, or spared."""
+    short = [name for name, prompt in honest("cuda").prompts.items() if len(prompt.token_ids) < 64]
+
+    with pytest.raises(InputError, match=r"^fault 'TV-10' changes nothing in these \d+ prompts of "):
+        plant("TV-10", ROOT / "golden/k3-nano/cuda-repeat", tmp_path / "c", prompts=short)
 
 
 def test_without_a_fault_no_gate_of_any_record_fails():

@@ -431,6 +431,15 @@ def test_rows_are_the_softmax_of_their_own_logits():
     assert measure("kept_set", side("rocm", {"a": apart}), ref).value == 0.0
 
 
+def test_logits_that_are_no_numbers_are_left_to_their_own_gate():
+    ref = side("cuda", {"a": with_logits()})
+    for bad in (np.nan, np.inf):
+        held = with_logits()
+        held["logits"] = held["logits"].copy()
+        held["logits"][1, 2] = bad
+        assert measure("kept_set", side("rocm", {"a": held}), ref).value == 0.0
+
+
 def test_a_softmax_may_be_off_by_rounding_alone():
     ref = side("cuda", {"a": with_logits()})
     for off, right in ((5e-6, True), (2e-5, False)):
