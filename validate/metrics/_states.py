@@ -122,7 +122,7 @@ def _raise(
     other: Array,
     prompt: str,
     place: Place,
-    apart: NDArray[np.bool_] | None,
+    apart: NDArray[np.bool_] | None = None,
 ) -> None:
     """Raise a peak to the worst unit of one state."""
     axes = _axes(place.kind)

@@ -106,7 +106,9 @@ def test_a_fault_that_changes_nothing_is_refused(tmp_path):
     """Planted in prompts of 64 tokens and more: among shorter ones it would look missed, or spared."""
     short = [name for name, prompt in honest("cuda").prompts.items() if len(prompt.token_ids) < 64]
 
-    with pytest.raises(InputError, match=r"^fault 'TV-10' changes nothing in these \d+ prompts of "):
+    with pytest.raises(
+        InputError, match=r"^fault 'TV-10' changes nothing in these \d+ prompts of "
+    ):
         plant("TV-10", ROOT / "golden/k3-nano/cuda-repeat", tmp_path / "c", prompts=short)
 
 
