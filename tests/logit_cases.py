@@ -130,8 +130,16 @@ NONFINITE: Mapping[str, tuple[Callable[[], Pair], str]] = {
 """Pairs that hold values which are no logits, and the reason to be given."""
 
 UNPAIRED: Mapping[str, tuple[Callable[[], Pair], str, str]] = {
-    "none in cand": (_no_logits("cand"), "unlike", r"prompt p-1 holds no logits in rocm; capture rocm anew with it$"),
-    "none in ref": (_no_logits("ref"), "unlike", r"prompt p-1 holds no logits in cuda; capture cuda anew with it$"),
+    "none in cand": (
+        _no_logits("cand"),
+        "unlike",
+        r"prompt p-1 holds no logits in rocm; capture rocm anew with it$",
+    ),
+    "none in ref": (
+        _no_logits("ref"),
+        "unlike",
+        r"prompt p-1 holds no logits in cuda; capture cuda anew with it$",
+    ),
     "none at all": (_no_logits("both"), "no_data", r"p-1 holds no logits in cuda and rocm"),
     "other positions": (
         _shifted_positions,
