@@ -44,11 +44,11 @@ def calibrate_limits(ref: str, *, faults: bool, out: Path | None, progress: Prog
     project = open_project()
     suite = load_suite(project.suite)
     path = project.root / suite.limits
-    fit_file("--out", out or path)
     target = read_target(ref, project)
     if target.folder is None:
         msg = f"--ref {ref}: it runs here; limits come from stored captures and their repeats"
         raise InputError(msg)
+    fit_file("--out", out or path)
     cast = gather(target, target, project=project, suite=suite, fresh=False, progress=progress)
     if cast.blocked:
         raise IncomparableError("\n".join(cast.blocked))
