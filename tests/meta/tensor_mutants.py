@@ -16,6 +16,7 @@ LATER = "metrics._later"
 QUARTILE = "metrics._quartile"
 HEADS = "metrics._heads"
 WAYS = "metrics._three_way"
+STEPS = "metrics._own_steps"
 OWN = "metrics._introduced"
 STATES = "metrics._states"
 PEAKS = "metrics._peaks"
@@ -301,6 +302,15 @@ TENSOR_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("ref for the oracle", PASS, "    truth = oracle[kept]\n", "    truth = ref[kept]\n"),
         Mutant("outputs for hidden", "metrics.attention_propagated_ratio", 'hidden = found.propagated.get("hidden", Ways())', 'hidden = found.propagated.get("out", Ways())'),
         Mutant("undefined as 0", NO, "value=None", "value=0.0"),
+    ],
+    "test_own_steps": [
+        Mutant("decode without what came before", STEPS, "x = np.concatenate([self.wide(source)[:start], x])", "start = 0"),
+        Mutant("gate left out", STEPS, "gated: Array = (normed * sigmoid(x @ kda.g.T)) @ kda.o.T", "gated: Array = normed @ kda.o.T"),
+        Mutant("residual not added", STEPS, "prefix = before + attended", "prefix = attended"),
+        Mutant("another expert is the experts' doing", STEPS, "same = (np.sort(taken, axis=1) == np.sort(routing.ids, axis=1)).all(axis=1)", "same = np.ones(len(taken), bool)"),
+        Mutant("the layer above for the layer", STEPS, "yield self.step(layer, kind, out, made.out[start:])", "yield self.step(layer + 1, kind, out, made.out[start:])"),
+        Mutant("rows of another token", STEPS, "np.asarray(token_ids, np.int64)[self.positions]", "np.asarray(token_ids, np.int64)[self.positions - 1]"),
+        Mutant("NaN goes on", STEPS, "        if not (np.isfinite(before).all() and np.isfinite(given).all()):\n            return\n", ""),
     ],
 }
 """Faults by the module of ``tests/unit/metrics`` that must catch each of them."""

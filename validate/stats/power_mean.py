@@ -227,4 +227,9 @@ def _tail(noncentrality: float, freedom: int, critical: float) -> float:
     """P(T > critical); beyond 37 deviations SciPy's law is 0 or 1 to the last bit."""
     if abs(noncentrality - critical) > 1e3 + abs(critical):
         return 1.0 if noncentrality > critical else 0.0
-    return 1.0 - float(special.nctdtr(freedom, noncentrality, critical))
+    below = float(special.nctdtr(freedom, noncentrality, critical))
+    if math.isnan(below):  # at some points, such as 159 degrees, 37.947 and 0.676, where it is 0
+        from scipy.stats import nct  # takes half a second to import
+
+        return float(nct.sf(critical, freedom, noncentrality))
+    return 1.0 - below
