@@ -127,7 +127,7 @@ def _repeated(label: str, kind: str, drawn: Drawn, prompts: Sequence[str]) -> st
             continue
         ids = tuple(int(token) for token in mine.token)
         other, p = seen.setdefault(ids, (int(place), mine.p))
-        if not (float(np.max(np.abs(p - mine.p))) <= SAME_LAW):
+        if other != int(place) and not (float(np.max(np.abs(p - mine.p))) <= SAME_LAW):
             return (
                 f"{label}: prompts {prompts[other]} and {prompts[int(place)]} hold the same "
                 f"{len(ids)} tokens ({kind}) under unlike laws (chance below e^-{FREE:.0f}): "
@@ -187,10 +187,18 @@ def _unfit(side: Side, kind: str, held: Sequence[str], streams: Any) -> str | No
 
 def _cut(side: Side, kind: str, prompt: str, stream: Stream) -> str | None:
     tokens = side.tensor(prompt, f"spec.{kind}.tokens")
-    if tuple(int(t) for t in tokens) != stream.token_ids:
+    if len(tokens) != len(stream.token_ids):
         return (
             f"{side.label}: {prompt}/spec.{kind}.tokens holds {len(tokens)} tokens, its stream "
-            f"{len(stream.token_ids)} (or others): a position was dropped"
+            f"{len(stream.token_ids)}: a position was dropped; write both from one array"
+        )
+    unlike = np.flatnonzero(tokens != np.asarray(stream.token_ids))
+    if unlike.size:
+        at = int(unlike[0])
+        return (
+            f"{side.label}: {prompt}/spec.{kind}.tokens holds {int(tokens[at])} at token {at}, its "
+            f"stream {stream.token_ids[at]} ({unlike.size} of {len(tokens)} tokens differ): write "
+            "both from one array"
         )
     if stream.finish_reason == "stop" and (not len(tokens) or int(tokens[-1]) != EOS):
         return (

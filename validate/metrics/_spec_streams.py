@@ -25,10 +25,13 @@ __all__ = [
     "Steps",
     "Tokens",
     "label_number",
+    "missing_streams",
     "other_parameters",
 ]
 
 PLAIN, ACCEPTED, RESAMPLED, BONUS = range(4)
+GREEDY = "spec-greedy"
+"""The kind that is drawn at T = 0: it has as many tokens on either side, or ends alike."""
 P_LAW, OWN = 0, 1
 """Laws of ``falls``: the requested law, and the law of the token's own outcome."""
 FALLING_P, FALLING_RATIO = 0, 1
@@ -116,6 +119,40 @@ def other_parameters(ref: "SpecSide", cand: "SpecSide") -> str | None:
                     f"{asked[1][place]}: samples of two laws; capture both with the same parameters"
                 )
     return None
+
+
+def missing_streams(ref: "SpecSide", cand: "SpecSide") -> str | None:
+    """What ref drew and cand did not, in words; kinds with drafts may be left out as a whole."""
+    for kind in sorted(ref.kinds):
+        wanted, held = ref.kinds[kind], cand.kinds.get(kind)
+        if held is None:
+            if wanted.steps is not None:
+                continue
+            n = len(np.unique(wanted.tokens.prompt))
+            return f"{cand.label} holds no {kind} streams, {ref.label} {n}; capture them too"
+        lengths = _lengths(held)
+        for place, long in _lengths(wanted).items():
+            short, end = lengths.get(place, (0, None))
+            if not short:
+                return (
+                    f"{cand.label} holds {len(lengths)} {kind} streams, none of "
+                    f"{cand.prompts[place]}, which {ref.label} holds; capture the same prompts"
+                )
+            if kind == GREEDY and short < long[0] and end != long[1]:
+                return (
+                    f"{cand.prompts[place]} {kind}: cand holds {short} tokens, ref {long[0]}; "
+                    "capture as many"
+                )
+    return None
+
+
+def _lengths(drawn: "Drawn") -> dict[int, tuple[int, int]]:
+    """Tokens and last token of each stream, by the prompt's place."""
+    places, count = np.unique(drawn.tokens.prompt, return_counts=True)
+    return {
+        int(place): (int(n), int(drawn.tokens.token[drawn.tokens.prompt == place][-1]))
+        for place, n in zip(places, count, strict=True)
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,13 @@ import numpy as np
 
 from validate.metrics._reason import Reason
 from validate.metrics._spec_read import spec_side
-from validate.metrics._spec_streams import Column, Drawn, SpecSide, other_parameters
+from validate.metrics._spec_streams import (
+    Column,
+    Drawn,
+    SpecSide,
+    missing_streams,
+    other_parameters,
+)
 from validate.metrics.speculative_nonfinite import damage
 from validate.schema import Levels, Measurement, Pair, Worst
 from validate.schema.measurement import Detection
@@ -59,8 +65,12 @@ def judged_side(pair: Pair) -> SpecSide | Reason:
         return Reason(f"{side.label} holds no drawn streams; capture prompts tagged 'speculative'")
     if side.refusal is not None:
         return Reason(side.refusal, "unlike")
-    why = pair.once("spec parameters", lambda: other_parameters(spec_side(pair, pair.ref), side))
+    why = pair.once("spec parameters", lambda: _unlike(spec_side(pair, pair.ref), side))
     return side if why is None else Reason(why, "unlike")
+
+
+def _unlike(ref: SpecSide, cand: SpecSide) -> str | None:
+    return missing_streams(ref, cand) or other_parameters(ref, cand)
 
 
 def sound_side(pair: Pair) -> SpecSide | Reason:

@@ -9,10 +9,13 @@ from validate.metrics._reason import Reason, without_value
 from validate.metrics._spec_read import spec_side
 from validate.metrics._spec_streams import (
     ACCEPTED,
+    BONUS,
     FALLING_P,
     P_LAW,
+    PLAIN,
     RESAMPLED,
     Column,
+    Drawn,
     SpecSide,
     Tokens,
 )
@@ -23,7 +26,18 @@ __all__ = ["damage", "speculative_nonfinite"]
 NAME = "speculative.nonfinite"
 ROUNDING = 1e-5
 """Of a probability and its moments in float32."""
-TESTED = ("p", "q", "top", "falls", "entropy", "variance", "expected", "drafted_p", "drafted_q")
+TESTED = (
+    "outcome",
+    "p",
+    "q",
+    "top",
+    "falls",
+    "entropy",
+    "variance",
+    "expected",
+    "drafted_p",
+    "drafted_q",
+)
 """Numbers that tests of the sampler rest on."""
 
 
@@ -32,7 +46,7 @@ def speculative_nonfinite(pair: Pair, levels: Levels) -> Measurement:
 
     NaN or infinity in p, q or what is made of them, a chance outside [0, 1], moments that no law over
     the vocabulary has, a distance below 0, a place in the law that contradicts the token's own chance
-    or the largest of its row, an id outside the vocabulary, at T = 0 also one that the tokenizer does not have. q may be NaN where
+    or the largest of its row, an outcome that contradicts what its step accepted, an id outside the vocabulary, at T = 0 also one that the tokenizer does not have. q may be NaN where
     a row had no draft; acceptance may be NaN in all rows at once, where a server gives no draft
     probabilities. At T > 0 a model may give mass to ids above its tokenizer's: they are shown, not
     counted.
@@ -89,8 +103,8 @@ def damage(side: SpecSide) -> str | None:
             unit = "token" if rows is None else "verify step"
             first = int((drawn.tokens.index if rows is None else rows.step)[at])
             return (
-                f"{side.label}: {count} of {wrong.size} values of {name} are no chances or no "
-                f"numbers, the first in {unit} {first} of {side.prompts[int(owner)]}; "
+                f"{side.label}: {count} of {wrong.size} values of {name} are no chances, no "
+                f"numbers or contradict others, the first in {unit} {first} of {side.prompts[int(owner)]}; "
                 "speculative.nonfinite counts them: capture again without, then this can be tested"
             )
     return None
@@ -124,6 +138,7 @@ def _wrong(side: SpecSide) -> Iterator[tuple[str, Column]]:
     for kind, drawn in side.kinds.items():
         tokens, steps = drawn.tokens, drawn.steps
         drafted = (tokens.outcome == ACCEPTED) | (tokens.outcome == RESAMPLED)
+        yield f"{kind}.outcome", tokens.outcome != _outcomes(drawn)
         yield f"{kind}.tokens", (tokens.token < 0) | (tokens.token >= side.vocab)
         yield f"{kind}.p", _no_chance(tokens.p)
         yield f"{kind}.top", _no_chance(tokens.top)
@@ -141,6 +156,23 @@ def _wrong(side: SpecSide) -> Iterator[tuple[str, Column]]:
             yield f"{kind}.q", drafted & _no_chance(tokens.q)
             for name in ("expected", "drafted_p", "drafted_q", "confidence"):
                 yield f"{kind}.{name}", _no_chance(getattr(steps, name))
+
+
+def _outcomes(drawn: Drawn) -> Column:
+    """What each token must be, by its row and what its step accepted and verified."""
+    tokens, steps = drawn.tokens, drawn.steps
+    must = np.full(len(tokens), PLAIN)
+    if steps is None or not len(steps):
+        return must
+    most = 1 + int(max(steps.step.max(), tokens.step.max()))
+    keys = steps.prompt * most + steps.step
+    order = np.argsort(keys)
+    mine = tokens.prompt * most + tokens.step
+    place = order[np.minimum(np.searchsorted(keys[order], mine), len(keys) - 1)]
+    drafted = (tokens.step >= 0) & (keys[place] == mine)
+    count, limit = steps.count[place], steps.limit[place]
+    own = np.where(tokens.row < count, ACCEPTED, np.where(count < limit, RESAMPLED, BONUS))
+    return np.where(drafted, own, must)
 
 
 def _misplaced(tokens: Tokens) -> Column:

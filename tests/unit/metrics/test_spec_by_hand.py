@@ -153,10 +153,10 @@ class TestNonfinite:
         ]
 
     def test_values_looked_at(self) -> None:
-        """Five tokens have eight columns of their own and no cold ids; both sides are counted."""
+        """Five tokens have nine columns of their own and no cold ids; both sides are counted."""
         found = speculative_nonfinite(pair(side({"sampled": {"p-0": plain([0] * 5)}})), LEVELS)
 
-        assert (found.value, found.n) == (0.0, 80)
+        assert (found.value, found.n) == (0.0, 90)
 
 
 class TestSupport:
@@ -199,16 +199,15 @@ class TestAcceptanceDelta:
         assert_measured(found.value, 0.1, atol=1e-12, rtol=0)
         assert found.n == 2
 
-    def test_a_prompt_that_one_side_lacks_is_left_out(self) -> None:
-        """An empty stream on either side: two of four prompts are compared."""
+    def test_a_prompt_that_ref_lacks_is_left_out(self) -> None:
+        """An empty stream of ref: three of four prompts are compared."""
         own, other = spec(expected=0.6), spec()
-        own["p-0"] = {name: x[:0] for name, x in own["p-0"].items()}
         other["p-1"] = {name: x[:0] for name, x in other["p-1"].items()}
         found = speculative_acceptance_delta(
             pair(side({KIND: own}), side({KIND: other}, label="cuda")), LEVELS
         )
 
-        assert found.n == 2
+        assert found.n == 3
         assert_measured(found.value, 0.1, atol=1e-12, rtol=0)
 
     def test_depth_by_quarters(self) -> None:

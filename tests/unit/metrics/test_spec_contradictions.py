@@ -6,6 +6,7 @@ import pytest
 from tests.unit.metrics.spec_made import drafted, fair, pair, side
 from validate.metrics.speculative_acceptance_delta import speculative_acceptance_delta
 from validate.metrics.speculative_audit import speculative_audit
+from validate.metrics.speculative_health import speculative_health
 from validate.metrics.speculative_nonfinite import speculative_nonfinite
 from validate.metrics.speculative_uniform import speculative_uniform
 from validate.schema import Levels
@@ -56,7 +57,78 @@ class TestDomains:
         assert np.isnan(found.value)
 
 
+class TestOutcomes:
+    """A first token, then steps of one draft: accepted and bonus, or resampled."""
+
+    @pytest.mark.parametrize(
+        ("at", "outcome"),
+        [(0, 3), (1, 0), (1, 9), (1, 2), (2, 2), (2, 1), (3, 1), (3, 3)],
+        ids=str,
+    )
+    def test_one_that_its_step_contradicts_is_counted(self, at, outcome):
+        """Steps accept 1 and 0 drafts of 1: outcomes are 0 | 1 3 | 2."""
+        streams = {f"p-{n}": drafted([1, 0]) for n in range(2)}
+        assert streams["p-1"]["outcome"].tolist() == [0, 1, 3, 2]
+        streams["p-1"]["outcome"] = streams["p-1"]["outcome"].copy()
+        streams["p-1"]["outcome"][at] = outcome
+
+        found = speculative_nonfinite(pair(side({KIND: streams})), LEVELS)
+
+        assert found.breakdown[f"cand.{KIND}.outcome"] == 1.0
+
+    def test_without_drafts_a_token_is_plain(self):
+        assert counted(outcome=np.full(30, 3)) == 30
+
+
 class TestBesideTheReference:
+    def test_streams_without_drafts_are_asked_of_both(self):
+        """Ref drew 8 prompts without drafts and with; cand drew with drafts alone."""
+        both = {"sampled": fair(30), KIND: {f"p-{at}": drafted([1, 0] * 9) for at in range(8)}}
+
+        found = speculative_uniform(
+            pair(side({KIND: both[KIND]}), side(both, label="cuda")), LEVELS
+        )
+
+        assert (found.value, found.undefined_kind) == (None, "unlike")
+        assert found.why_undefined == "rocm holds no sampled streams, cuda 8; capture them too"
+
+    def test_a_prompt_that_cand_did_not_draw_is_named(self):
+        own = fair(30)
+        other = dict(own)
+        own = {name: x for name, x in own.items() if name != "p-3"} | {
+            "p-3": {name: x[:0] for name, x in own["p-3"].items()}
+        }
+
+        found = speculative_uniform(
+            pair(side({"sampled": own}), side({"sampled": other}, label="cuda")), LEVELS
+        )
+
+        assert found.undefined_kind == "unlike"
+        assert found.why_undefined == (
+            "rocm holds 7 sampled streams, none of p-3, which cuda holds; capture the same prompts"
+        )
+
+    def test_a_greedy_stream_has_as_many_tokens_or_ends_alike(self):
+        """Nine steps of an accepted draft: 19 tokens; cut to 3 of them it says nothing of the rest."""
+        whole = {f"p-{at}": drafted([1] * 9) for at in range(2)}
+        cut = {name: drafted([1]) for name in whole}
+        for stream in (*whole.values(), *cut.values()):
+            stream["tokens"] = stream["tokens"].copy()
+            stream["tokens"][-1] = len(stream["tokens"]) % 2
+
+        own, other = side({"spec-greedy": cut}), side({"spec-greedy": whole}, label="cuda")
+        found = speculative_health(pair(own, other), LEVELS)
+        assert "capture as many" not in str(found.why_undefined)  # they end alike, as at a stop
+        for stream in cut.values():
+            stream["tokens"][-1] = 0
+        own = side({"spec-greedy": cut})
+
+        found = speculative_health(pair(own, other), LEVELS)
+
+        assert found.why_undefined == (
+            "p-0 spec-greedy: cand holds 3 tokens, ref 19; capture as many"
+        )
+
     def test_other_parameters_are_another_law(self):
         cand = side({"sampled": fair(30)}, temperature=0.5)
         found = speculative_uniform(pair(cand, side({"sampled": fair(30)}, label="cuda")), LEVELS)

@@ -99,9 +99,8 @@ class TestNumbers:
     def test_one_that_is_none_is_counted_and_nothing_rests_on_it(self, name, bad):
         streams = spec()
         streams["p-2"][name] = streams["p-2"][name].astype(np.float64)
-        streams["p-2"][name][7] = bad
-        if name == "q":
-            streams["p-2"]["outcome"][7] = 1
+        at = 7 if name != "q" else int(np.flatnonzero(streams["p-2"]["outcome"] == 1)[3])
+        streams["p-2"][name][at] = bad
         cand = pair(side({KIND: streams}), side({KIND: spec()}, label="cuda"))
         unit = "token" if name in OF_TOKENS else "verify step"
 
@@ -114,7 +113,7 @@ class TestNumbers:
             assert (found.value, found.undefined_kind) == (None, "no_data")
             assert (found.why_undefined or "").startswith("rocm: 1 of ")
             assert (
-                f"values of {KIND}.{name} are no chances or no numbers, the first in {unit} 7 "
+                f"values of {KIND}.{name} are no chances, no numbers or contradict others, the first in {unit} {at} "
                 in (found.why_undefined or "")
             )
             assert "of p-2; speculative.nonfinite counts them" in (found.why_undefined or "")
