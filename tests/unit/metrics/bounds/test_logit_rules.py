@@ -228,6 +228,23 @@ class TestExplained:
         assert _gap(np.array([3.0, 1.0]), token, 0) == (gap if np.isinf(gap) else -gap)
 
 
+    def test_margins_rest_on_what_a_partition_promises(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One place in order, the rest on its side of it: 0.25 apart and 2 apart."""
+
+        def promised(row: Any, kth: int) -> Any:
+            held = np.sort(row)
+            return np.concatenate([held[:kth][::-1], held[[kth]], held[kth + 1 :][::-1]])
+
+        monkeypatch.setattr(np, "partition", promised)
+        rows = [[0.25, 0.0, -5.0, -9.0], [-9.0, 0.0, -5.0, 2.0]]
+        found = self.checked(rows, rows, ([0, 3], [0, 3]))
+
+        assert not isinstance(found, Reason)
+        assert found[0].near_tie_rows == 1
+
+
 class TestStreams:
     def pair(self, ref: Streams, cand: Streams, *repeats: Streams) -> Pair:
         ids = [f"p-{at}" for at in range(len(ref))]
