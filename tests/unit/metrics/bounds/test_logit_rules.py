@@ -227,7 +227,6 @@ class TestExplained:
         assert _gap(np.array([3.0, 1.0]), 0, token) == gap
         assert _gap(np.array([3.0, 1.0]), token, 0) == (gap if np.isinf(gap) else -gap)
 
-
     def test_margins_rest_on_what_a_partition_promises(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -294,4 +293,8 @@ class TestStreams:
         long, short = [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 4]
         found = greedy_length_mismatch(self.pair([long, short], [long[:7], short[:1]]), LEVELS)
 
-        assert (found.value, known(found.worst).prompt, known(found.worst).value) == (2.0, "p-1", 3.0)
+        assert (found.value, known(found.worst).prompt, known(found.worst).value) == (
+            2.0,
+            "p-1",
+            3.0,
+        )

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tests.exact_runs import PROMPTS, WEIGHTS, ran, side, without
+from tests.fakes import make_pair
 from tests.logit_cases import LEVELS
 from tests.measured import assert_measured
 from tests.unit.oracle.tiny import TINY
 from validate.metrics._own_steps import OwnStep, own_steps
 from validate.metrics.attention_introduced_ratio import attention_introduced_ratio
 from validate.schema import Measurement
-from tests.fakes import make_pair
 
 EXACT = ran()
 

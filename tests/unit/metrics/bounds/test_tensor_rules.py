@@ -335,9 +335,7 @@ class TestStructure:
             errors: ErrorMap = new_map(2, buckets=1)
             errors.err2[:], errors.ref2[:] = error**2, 1.0
             place = Place(number, mode, kind, f"{mode}.{kind}.{number}.out")
-            found[number, mode, kind] = LayerSums(
-                place=place, errors=errors, bulk=Bulk(rows=1)
-            )
+            found[number, mode, kind] = LayerSums(place=place, errors=errors, bulk=Bulk(rows=1))
         return found
 
     @pytest.mark.parametrize(
