@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.gates.made import SHARE, floor, interval, limit, measured, spec
 from validate.gates import judge
-from validate.gates.noninferior import needed
+from validate.gates.noninferior import decide, needed
 from validate.schema.suite import GateSpec
 from validate.schema.verdict import Verdict
 
@@ -152,3 +152,11 @@ def test_gate_needs_a_weight():
     """A margin is judged by limits, and limits cost alpha."""
     with pytest.raises(ValueError, match="a noninferior gate needs a weight"):
         GateSpec(name="evals.score_drop", kind="noninferior")
+
+
+@pytest.mark.parametrize(("method", "outcome"), [(TANGO, "PASS"), ("t", "INCONCLUSIVE")])
+def test_no_pass_on_limits_that_heavy_tails_break(method, outcome):
+    """golden/reports/calibration.md: Student's t is right from 8 units of light tails, of heavy never."""
+    found = measured(0.4, unit="points", n=500, interval=interval(-0.5, 0.9, method=method))
+
+    assert decide(found, limit=limit(1.0), noise=None).outcome == outcome
