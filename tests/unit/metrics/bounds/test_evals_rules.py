@@ -65,9 +65,7 @@ def test_length_shares_its_level_over_tasks_and_directions() -> None:
     """Of each of two tasks 20 of 100 answers became shorter: four parts, 0.001 / 4 each."""
     ref = [{"response": "ten tokens"}] * 100
     cand = [{"response": "ten"}] * 20 + [{"response": "ten tokens"}] * 80
-    found = measure(
-        "evals.length", matched(eval_pair(ref, cand), eval_pair(ref, cand, name="u"))
-    )
+    found = measure("evals.length", matched(eval_pair(ref, cand), eval_pair(ref, cand, name="u")))
 
     alone = binary_part("t, shorter", 20, 0, 100, levels=shared_levels(LEVELS, 4))
     assert found.value == 20.0
@@ -128,7 +126,9 @@ class TestScoreDrop:
 
     def test_where_less_is_better_scores_are_turned_round(self) -> None:
         """Errors 0 0 0 1 become 0 0 1 1: 75 points become 50."""
-        errors = [[{"scores": {"err": float(e)}} for e in row] for row in ((0, 0, 0, 1), (0, 0, 1, 1))]
+        errors = [
+            [{"scores": {"err": float(e)}} for e in row] for row in ((0, 0, 0, 1), (0, 0, 1, 1))
+        ]
         found = measure("evals.score_drop", matched(eval_pair(*errors, metrics={"err": False})))
 
         assert found.value == 25.0

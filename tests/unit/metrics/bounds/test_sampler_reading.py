@@ -48,9 +48,7 @@ class TestRepeated:
         assert (repeated(*self.both(tokens, 0.0)) is not None) is told
 
     def test_a_short_stream_hides_no_other(self) -> None:
-        assert "prompts p-1 and p-2 hold the same 61 tokens" in str(
-            repeated([0.5], *self.both(61))
-        )
+        assert "prompts p-1 and p-2 hold the same 61 tokens" in str(repeated([0.5], *self.both(61)))
 
 
 def refusal(cand: Any) -> str | None:
@@ -124,9 +122,7 @@ class TestColumns:
         held = steps(1, label=np.array([7]), step=np.array([3]))
         v = keyed_uniform(6, np.array(7), np.array(3), np.arange(2))
 
-        assert_measured(
-            held.coins(5, "chain"), [[v[0] / 2, 0.5 + v[1] / 2]], atol=1e-15, rtol=0
-        )
+        assert_measured(held.coins(5, "chain"), [[v[0] / 2, 0.5 + v[1] / 2]], atol=1e-15, rtol=0)
 
     def test_a_kind_of_one_side_has_no_other_parameters(self) -> None:
         ref = side({"sampled": fair(5)}, label="cuda")

@@ -12,10 +12,10 @@ from tests.fakes import make_manifest, make_stream
 from tests.measured import assert_measured, known
 from tests.unit.metrics.bounds.test_law_tests import (
     SIDE,
+    acceptance_tests,
     counted,
     made,
     steps,
-    acceptance_tests,
 )
 from tests.unit.metrics.spec_made import (
     ENTROPY,
@@ -97,9 +97,7 @@ class TestAcceptanceDelta:
         gains = np.arange(9).reshape(3, 3) / 100
 
         def held(ids: np.ndarray, expected: np.ndarray) -> SpecSide:
-            emitted = made(
-                Tokens, 9, prompt=[0] * 9, token=[0] * 9, position=PROMPT + np.arange(9)
-            )
+            emitted = made(Tokens, 9, prompt=[0] * 9, token=[0] * 9, position=PROMPT + np.arange(9))
             judged = made(
                 Steps,
                 3,
@@ -217,9 +215,7 @@ class TestHealth:
         n = len(emitted)
         held = Drawn(
             kind=KIND,
-            tokens=made(
-                Tokens, n, prompt=[0] * n, token=emitted, position=PROMPT + np.arange(n)
-            ),
+            tokens=made(Tokens, n, prompt=[0] * n, token=emitted, position=PROMPT + np.arange(n)),
             steps=None,
             groups=(),
         )
@@ -242,7 +238,9 @@ def test_an_exact_kind_is_not_the_worst() -> None:
     """Sampled returns log p itself, the other 0.5 less."""
     other = {"p-0": drafted([1, 0])}
     other["p-0"]["logprob"] = other["p-0"]["logprob"] - 0.5
-    found = speculative_logprob(pair(side({"sampled": {"p-0": plain([0, 1])}, KIND: other})), LEVELS)
+    found = speculative_logprob(
+        pair(side({"sampled": {"p-0": plain([0, 1])}, KIND: other})), LEVELS
+    )
 
     assert_measured(known(found.value), 0.5, atol=1e-9, rtol=0)
 
@@ -433,9 +431,7 @@ class TestUniform:
         falls = np.full((60, 2, 2, 2), np.nan)
         falls[:, :, 0] = (0.0, 0.99)
         high = np.full(60, 0.99)
-        stream = plain(
-            np.zeros(60, int), p=high, top=high, falls=falls, entropy=np.full(60, 0.056)
-        )
+        stream = plain(np.zeros(60, int), p=high, top=high, falls=falls, entropy=np.full(60, 0.056))
         cand = side({"sampled": {f"p-{at}": stream for at in range(8)}})
         found = speculative_uniform(pair(cand), LEVELS)
 
