@@ -23,7 +23,7 @@ LEVELS = Levels(low=0.999, high=0.95)
 
 def repeated(*laws: list[float]) -> str | None:
     """Prompts that all drew token 0 alone, with these chances."""
-    columns = {
+    columns: dict[str, list[Any]] = {
         "prompt": [at for at, law in enumerate(laws) for _ in law],
         "token": [0 for law in laws for _ in law],
         "p": [chance for law in laws for chance in law],

@@ -12,7 +12,6 @@ from tests.fakes import make_manifest, make_stream
 from tests.measured import assert_measured, known
 from tests.unit.metrics.bounds.test_law_tests import (
     SIDE,
-    acceptance_tests,
     counted,
     made,
     steps,
@@ -31,7 +30,11 @@ from tests.unit.metrics.test_spec_by_hand import warmed
 from validate.metrics._spec_read import spec_side
 from validate.metrics._spec_streams import Drawn, SpecSide, Steps, Tokens
 from validate.metrics.speculative_acceptance_delta import _matched, speculative_acceptance_delta
-from validate.metrics.speculative_acceptance_z import _seen, speculative_acceptance_z
+from validate.metrics.speculative_acceptance_z import (
+    _seen,
+    _tests as acceptance_tests,
+    speculative_acceptance_z,
+)
 from validate.metrics.speculative_audit import speculative_audit
 from validate.metrics.speculative_greedy_unexplained import speculative_greedy_unexplained
 from validate.metrics.speculative_health import _agreement, _ailments
