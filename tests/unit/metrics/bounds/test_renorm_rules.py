@@ -86,11 +86,9 @@ def test_a_count_within_the_band_is_off_by_none() -> None:
 
 def test_the_first_prompt_whose_input_changed_is_named() -> None:
     other = np.frombuffer(hashlib.sha256(b"other").digest(), np.uint8)
-    held = {name: artifact([ROW], [3], [1.0]) for name in "abc"}
-    changed = {
-        name: artifact([ROW], [3], [1.0], **({} if name == "a" else {"in_after_sha256": other}))
-        for name in "abc"
-    }
+    right = artifact([ROW], [3], [1.0])
+    wrong = {**right, "renorm.in_after_sha256": other}
+    held, changed = {"a": right, "b": right, "c": right}, {"a": right, "b": wrong, "c": wrong}
     found = renorm_input_unchanged(made_pair(side("cuda", held), side("rocm", changed)), LEVELS)
 
     assert (found.value, found.n, known(found.worst).prompt) == (2.0, 3, "b")
