@@ -21,7 +21,7 @@ class _Astray(NamedTuple):
     """A score outside [0, 1] on one side of a metric that is in [0, 1] on the other."""
 
     role: str
-    count: int
+    many: int
     total: int
     doc: int
     value: float
@@ -62,7 +62,7 @@ def stray(one: EvalPair, metric: str, *, named: str) -> Reason | None:
     first = found[0]
     other = "cand" if first.role == "ref" else "ref"
     why = (
-        f"{first.role} holds {first.count} of {first.total} scores outside [0, 1] in {named}, "
+        f"{first.role} holds {first.many} of {first.total} scores outside [0, 1] in {named}, "
         f"e.g. doc {first.doc}: {metric} {first.value:.4g}, where {other}'s are all inside: the "
         "sides are scored by other rules, or samples are damaged; next: score both sides anew by "
         "one version of lm-eval"
