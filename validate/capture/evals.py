@@ -62,10 +62,11 @@ def encode_head(evals: EvalSet) -> list[bytes]:
         settings=dict(evals.settings),
         lost=evals.lost,
     )
-    return [
-        compact(record.model_dump(mode="json")).encode() + b"\n"
-        for record in (head, *evals.tasks.values())
+    tasks = [
+        task.model_dump(mode="json", exclude=None if task.config else {"config"})
+        for task in evals.tasks.values()
     ]
+    return [compact(record).encode() + b"\n" for record in (head.model_dump(mode="json"), *tasks)]
 
 
 def encode_parts(evals: EvalSet) -> list[Part]:

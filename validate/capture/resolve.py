@@ -47,6 +47,8 @@ Progress = Callable[[int, int, str], None]
 
 DEVICES = ("cpu", "cuda", "rocm")
 DEFAULT_WEIGHTS = "seed1"
+SAMPLES = "samples_*.jsonl"
+"""What lm-eval writes beside its results with ``--log_samples``."""
 _CANNOT_WRITE = (
     errno.ENOSPC,
     errno.EDQUOT,
@@ -299,6 +301,7 @@ def open_stored(target: Target, project: Project) -> Resolved:
         msg = f"target '{target.text}' runs here; it is no stored capture"
         raise InputError(msg)
     if not (folder / MANIFEST).is_file() and not is_lm_eval_folder(folder):
+        _refuse_bare_samples(folder, target.text)
         missing = "no such folder" if not folder.is_dir() else f"no {MANIFEST} in it"
         hides = target.kind == "folder" and target.name in project.targets
         why = f"\n  note   : this folder hides the target named {target.name}" if hides else ""
@@ -313,6 +316,23 @@ def open_stored(target: Target, project: Project) -> Resolved:
     held = target.kind == "golden" or (folder / VERIFIED_NAME).exists()
     stale = stale_reason(target.name, folder) if held else None
     return Resolved(path=folder, reused=False, label=target.text, target=target, stale=stale)
+
+
+def _refuse_bare_samples(folder: Path, name: str) -> None:
+    """Samples of lm-eval without the results file that says what they are of.
+
+    Raises:
+        CaptureError: The folder, or one in it, holds such samples.
+    """
+    found = sorted([*folder.glob(SAMPLES), *folder.glob(f"*/{SAMPLES}")])
+    if found:
+        msg = (
+            f"'{name}': {folder} holds {len(found)} sample files of lm-eval, e.g. {found[0].name}, and "
+            "no results_*.json beside them, which says tasks, versions and metrics\n"
+            "  do next: copy results_*.json of the same run beside them, or run lm-eval once more with "
+            "--log_samples and --output_path"
+        )
+        raise CaptureError(msg)
 
 
 def _prepare(out: Path, key: Mapping[str, str], *, fresh: bool) -> bool:

@@ -27,6 +27,9 @@ SHOWN = 3
 IDENTICAL_MIN = 20
 """Distinct log-likelihoods, or drawn answers, below which equality proves nothing."""
 
+VERBATIM_MIN, VERBATIM_SHARE = 100, 0.99
+"""Items with log-likelihoods of their own, and the share of them, beyond which equality is no chance."""
+
 
 def blocked(pair: Pair) -> Reason | None:
     """Why the items of the two sides cannot be set against each other; None: they can."""
@@ -105,7 +108,7 @@ def identical_answers(pair: Pair) -> Reason | None:
     """The reason that two unlike runs gave the same numbers to the last digit."""
     if not unlike_runs(pair):
         return None
-    equal = [one.task.name for one in first_filters(pair) if _identical(one)]
+    equal = [f"{one.task.name}{_but(one)}" for one in first_filters(pair) if _identical(one)]
     if not equal:
         return None
     shown = ", ".join(equal[:SHOWN]) + (f" and {len(equal) - SHOWN} more" if equal[SHOWN:] else "")
@@ -120,6 +123,8 @@ def identical_answers(pair: Pair) -> Reason | None:
 def _identical(one: EvalPair) -> bool:
     """Whether real numbers, or answers drawn at a temperature, are all the same."""
     both = list(zip(one.ref, one.cand, strict=True))
+    if _verbatim(both):
+        return True
     if any(a.loglikelihoods != b.loglikelihoods for a, b in both):
         return False
     if len({value for item in one.ref for value in item.loglikelihoods}) >= IDENTICAL_MIN:
@@ -129,6 +134,26 @@ def _identical(one: EvalPair) -> bool:
     if not drawn or len(answers) < IDENTICAL_MIN:
         return False
     return all(a.response == b.response for a, b in both)
+
+
+def _but(one: EvalPair) -> str:
+    """How many items agree, where not all do."""
+    equal = sum(
+        a.loglikelihoods == b.loglikelihoods for a, b in zip(one.ref, one.cand, strict=True)
+    )
+    return "" if equal == len(one.ref) else f" ({equal} of {len(one.ref)} items)"
+
+
+def _verbatim(both: Sequence[tuple[EvalItem, EvalItem]]) -> bool:
+    """Whether nearly all items whose log-likelihoods no other item has are equal to the last digit.
+
+    A cache misses the few requests that it never saw; numbers that many items share (a saturated
+    0.0, a server's rounding) may agree by themselves and are left out.
+    """
+    seen = Counter(a.loglikelihoods for a, _ in both)
+    own = [(a, b) for a, b in both if a.loglikelihoods and seen[a.loglikelihoods] == 1]
+    equal = sum(a.loglikelihoods == b.loglikelihoods for a, b in own)
+    return len(own) >= VERBATIM_MIN and equal > VERBATIM_SHARE * len(own)
 
 
 def by_doc(items: Sequence[EvalItem], values: NDArray[np.float64]) -> NDArray[np.float64]:

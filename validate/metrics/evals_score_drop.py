@@ -1,7 +1,6 @@
 """``evals.score_drop``: how many points does a score lose, item by item?"""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,10 +16,11 @@ from validate.metrics._evals_parts import (
     combine,
     shared_levels,
 )
+from validate.metrics._evals_scale import another_scale, scores_of, stray, without_scores
 from validate.metrics._reason import Reason, without_value
 from validate.metrics.evals_signal import at_chance
 from validate.schema import Levels, Measurement, Pair
-from validate.schema.evals import EvalItem, EvalPair
+from validate.schema.evals import EvalPair
 
 __all__ = ["evals_score_drop"]
 
@@ -57,47 +57,81 @@ def evals_score_drop(pair: Pair, levels: Levels) -> Measurement:
         the flips both ways, McNemar's exact p, plain and by Holm, the smallest drop that the test
         sees at this n, and every flipped item with the first token at which its responses part
         (null where no ids were kept). No upper limit where ref is no better than a guess. Unlike
-        where hygiene forbids a look at scores.
+        where hygiene forbids a look at scores, or scores of one side alone leave [0, 1]; no upper
+        limit where a task has no metric in [0, 1] on either side.
 
     Source:
         ``validate.stats.drop_limits``, ``betting_limits``, ``holm``; EleutherAI/lm-evaluation-harness#3831.
     """
-    reason = hygiene(pair)
+    reason = hygiene(pair) or _astray(pair)
     columns = [] if reason is not None else _columns(pair)
+    open_tasks = [] if reason is not None else _open(pair, columns)
     if reason is None and not columns:
-        reason = Reason("no task has a score in [0, 1]: evals.loglik_delta alone can tell")
+        none = "no task has a score in [0, 1]: evals.loglik_delta alone can tell"
+        reason = Reason(open_tasks[0] if open_tasks else none)
     reason = reason or _numberless(columns)
     if reason is not None:
         return without_value(NAME, reason, unit=UNIT, n_of=N_OF)
     each = shared_levels(levels, len(columns))
     parts = [_scored(_blinded(_part(column, each), column), column) for column in columns]
-    return combine(NAME, parts, levels=levels, breakdown=_flips(columns), pattern=_pattern(parts))
+    found = combine(NAME, parts, levels=levels, breakdown=_flips(columns), pattern=_pattern(parts))
+    return _unbounded(found, open_tasks[0]) if open_tasks else found
+
+
+def _astray(pair: Pair) -> Reason | None:
+    """Scores of one side outside of the scale that the other's are on."""
+    return next(
+        (
+            reason
+            for one in pair.evals.pairs
+            for metric in one.task.metrics
+            if (reason := stray(one, metric, named=_name(one, metric))) is not None
+        ),
+        None,
+    )
+
+
+def _open(pair: Pair, columns: list[_Column]) -> list[str]:
+    """Tasks none of whose metrics was judged, in sentences."""
+    judged = {column.one.name for column in columns}
+    told = [without_scores(one) for one in pair.evals.pairs if one.name not in judged]
+    return [why for why in told if why is not None]
+
+
+def _unbounded(found: Measurement, why: str) -> Measurement:
+    """Without an upper limit: a task that was not judged may have lost any number of points."""
+    if found.interval is None:
+        return found
+    return replace(found, interval=replace(found.interval, high=None), why_open=why)
 
 
 def _columns(pair: Pair) -> list[_Column]:
     found = []
     for one in pair.evals.pairs:
         for metric, better in one.task.metrics.items():
-            ref, cand = _values(one.ref, metric), _values(one.cand, metric)
-            held = np.concatenate([ref, cand])
-            known = held[np.isfinite(held)]
-            if not known.size or not ((known >= 0) & (known <= 1)).all():
+            ref, cand = scores_of(one.ref, metric), scores_of(one.cand, metric)
+            if another_scale(ref, cand):
                 continue
             if better is False:
                 ref, cand = 1.0 - ref, 1.0 - cand
-            name = one.name if len(one.task.metrics) == 1 else f"{one.name} {metric}"
-            found.append(_Column(one, metric, name, ref, cand))
+            found.append(_Column(one, metric, _name(one, metric), ref, cand))
     return found
 
 
-def _values(items: Sequence[EvalItem], metric: str) -> NDArray[np.float64]:
-    return np.array([item.scores.get(metric, math.nan) for item in items])
+def _name(one: EvalPair, metric: str) -> str:
+    return one.name if len(one.task.metrics) == 1 else f"{one.name} {metric}"
 
 
 def _numberless(columns: list[_Column]) -> Reason | None:
     """Ref must have a number for every item; a number that cand lacks counts as the worst score."""
     for column in columns:
         bad = np.flatnonzero(~np.isfinite(column.ref))
+        if bad.size == column.ref.size and not np.isfinite(column.cand).any():
+            why = (
+                f"neither side has a number for any of {bad.size} items of {column.name}, metric "
+                f"{column.metric} ('N/A' or missing); next: score it, or leave it out on both sides"
+            )
+            return Reason(why)
         if bad.size:
             doc = column.one.ref[int(bad[0])].doc_id
             why = (

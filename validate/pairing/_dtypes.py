@@ -14,7 +14,7 @@ WIDE = re.compile(r"(?:prefill|decode)\..*\.lse|.*\.router\..*|state\.[a-z]+\.kd
 BOOKS = re.compile(r"spec\.[a-z-]+\.(?!.*logits$).*")
 """Figures of drawn streams, made in float64 from the raw rows and stored in float32 by every path."""
 FREE = re.compile(
-    r"renorm\..*|[0-9]+\.loglikelihoods|.*\.topk\.(?:ids|logits)|(?:decode\.)?logits\.(?:lse|tail_mass|row_min)"
+    r"renorm\..*|[0-9]+\.(?:loglikelihoods|scores)|.*\.topk\.(?:ids|logits)|(?:decode\.)?logits\.(?:lse|tail_mass|row_min)"
 )
 """Tensors whose writer chooses; their own readers look at them."""
 

@@ -13,6 +13,9 @@ from validate.schema.evals import EvalItem, EvalMatch, EvalPair, EvalSet, EvalTa
 __all__ = ["match_evals", "pair_evals"]
 
 Key = tuple[object, ...]
+UNSET = "(unset)"
+CUT = 60
+"""Letters shown of a setting; configurations can be long."""
 ALL_ITEMS = "run all tasks without --limit, or both sides with the same --limit"
 
 
@@ -102,7 +105,7 @@ def _by_task(evals: EvalSet) -> Mapping[tuple[str, str], list[EvalItem]]:
 def _setting_reasons(ref: EvalSet, cand: EvalSet) -> list[str]:
     a, b = ref.settings, cand.settings
     return [
-        f"{key}: ref {a.get(key, '(unset)')}, cand {b.get(key, '(unset)')}"
+        f"{key}: ref {a.get(key, UNSET)}, cand {b.get(key, UNSET)}"
         for key in sorted({*a, *b})
         if a.get(key) != b.get(key)
     ]
@@ -134,14 +137,45 @@ def _differences(ref: EvalTask, cand: EvalTask, *, told: bool) -> list[str]:
     facts += [
         (
             f"generation argument {key}",
-            ref.generation.get(key, "(unset)"),
-            cand.generation.get(key, "(unset)"),
+            ref.generation.get(key, UNSET),
+            cand.generation.get(key, UNSET),
         )
         for key in sorted({*ref.generation, *cand.generation})
     ]
+    facts += _directions(ref, cand)
+    if ref.config and cand.config:
+        facts += [
+            (key, *_cut_both(ref.config.get(key, UNSET), cand.config.get(key, UNSET)))
+            for key in sorted({*ref.config, *cand.config})
+        ]
     return [
         f"task {ref.name}, {what}: ref {one}, cand {two}" for what, one, two in facts if one != two
     ]
+
+
+def _directions(ref: EvalTask, cand: EvalTask) -> list[tuple[str, object, object]]:
+    """Of each metric whether higher is better; what is not said counts as higher."""
+    words = {True: "true", False: "false", None: UNSET}
+    return [
+        (f"metric {name}, higher_is_better", words[better], words[other])
+        for name, better in sorted(ref.metrics.items())
+        for other in [cand.metrics.get(name, better)]
+        if (better is False) != (other is False)
+    ]
+
+
+def _cut_both(ref: str, cand: str) -> tuple[str, str]:
+    """Two texts cut short, around the place where they part."""
+    if ref == cand or max(len(ref), len(cand)) <= CUT:
+        return ref, cand
+    part = next((at for at, (a, b) in enumerate(zip(ref, cand, strict=False)) if a != b), 0)
+    start = part - CUT // 4
+    one, two = [
+        f"{'…' if start > 0 else ''}{text[max(0, start) : start + CUT]}"
+        f"{'…' if len(text) > start + CUT else ''}"
+        for text in (ref, cand)
+    ]
+    return one, two
 
 
 def _join(
@@ -214,9 +248,10 @@ def _unpaired(only_ref: Sequence[EvalItem], only_cand: Sequence[EvalItem]) -> st
 def _item_reasons(where: str, ref: Sequence[EvalItem], cand: Sequence[EvalItem]) -> list[str]:
     """Targets and generation arguments that differ between paired items."""
     both = list(zip(ref, cand, strict=True))
-    told = []
+    told = _unhashed(where, both)
+    hashed = [] if told else both
     for what, differ in (
-        ("another target", [(a, b) for a, b in both if a.target_hash != b.target_hash]),
+        ("another target", [(a, b) for a, b in hashed if a.target_hash != b.target_hash]),
         (
             "other generation arguments (stop strings, token budget, temperature)",
             [(a, b) for a, b in both if a.arguments != b.arguments],
@@ -232,3 +267,18 @@ def _item_reasons(where: str, ref: Sequence[EvalItem], cand: Sequence[EvalItem])
                 f"{differ[0][0].doc_id}"
             )
     return told
+
+
+def _unhashed(where: str, both: Sequence[tuple[EvalItem, EvalItem]]) -> list[str]:
+    """Hashes that one side's samples lack: its targets cannot be compared, equal or not."""
+    lacking = {
+        "ref": sum(a.target_hash is None and b.target_hash is not None for a, b in both),
+        "cand": sum(b.target_hash is None and a.target_hash is not None for a, b in both),
+    }
+    return [
+        f"{where}: {role} has no hashes for {count} of {len(both)} items that the other side has, so "
+        f"prompts and targets cannot be compared (do next: run {role} once more with --log_samples by "
+        "an lm-eval that writes doc_hash, prompt_hash and target_hash)"
+        for role, count in lacking.items()
+        if count
+    ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import validate
 from validate.gates import gravest, overall
 from validate.metrics._evals import unscored
+from validate.metrics._evals_scale import unjudged
 from validate.run.sides import capture_digest, evidence_of
 from validate.run.since_golden import limit_report, since_golden
 from validate.schema.evals import evals_of
@@ -325,6 +326,9 @@ def _not_tested(
     if not suite.evals_only:
         told.append(UNJUDGED)
     told += _lost(cast)
+    held = evals_of(cast.ref), evals_of(cast.cand)
+    if held[0] is not None and held[1] is not None:
+        told += unjudged(held[0], held[1])
     told += [
         f"the kernels of {role} on its real device: the evidence is {evidence}"
         for role, side in (("ref", cast.ref), ("cand", cast.cand))

@@ -89,6 +89,9 @@ class EvalTask(BaseModel):
     """Score of a guess; None: not known."""
     generation: dict[str, str] = Field(default_factory=dict)
     """Generation arguments as JSON texts: ``until``, ``max_gen_toks``, ``temperature``."""
+    config: dict[str, str] = Field(default_factory=dict)
+    """What makes prompts and scores, as JSON texts: ``doc_to_text``, ``filter_list``,
+    ``metric_list``, ``fewshot_config``. Empty where the source has no configuration."""
 
 
 class EvalRequests(BaseModel):

@@ -310,6 +310,24 @@ def test_golden_that_was_never_recorded_says_how_to_record_it(project: Project) 
     assert str(caught.value).endswith("do next: validate golden record cuda")
 
 
+def test_samples_of_lm_eval_without_results_are_told_as_such(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not as a capture that lacks its manifest."""
+    monkeypatch.chdir(project.root)
+    (project.root / "rocm/toy").mkdir(parents=True)
+    (project.root / "rocm/toy/samples_arc_2026-01-05.jsonl").write_text("{}\n")
+
+    with pytest.raises(CaptureError) as caught:
+        take("rocm", project)
+
+    assert (
+        "'rocm': rocm holds 1 sample files of lm-eval, e.g. samples_arc_2026-01-05.jsonl, and no "
+        "results_*.json beside them"
+    ) in str(caught.value)
+    assert "with --log_samples and --output_path" in str(caught.value)
+
+
 def test_folder_without_a_manifest_is_no_whole_capture(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,31 @@ class TestShared:
 
 
 class TestIdentical:
+    @pytest.mark.parametrize(
+        ("n", "moved", "shared", "alarm"),
+        [
+            (500, 1, 0, "t (499 of 500 items)"),
+            (500, 4, 0, "t (496 of 500 items)"),
+            (500, 5, 0, None),  # 99 % is not more than 99 %
+            (101, 1, 0, "t (100 of 101 items)"),
+            (100, 1, 0, None),
+            (99, 1, 0, None),
+            (500, 1, 401, None),  # 99 items have numbers of their own
+        ],
+    )
+    def test_nearly_all_numbers_equal_are_no_chance(
+        self, n: int, moved: int, shared: int, alarm: str | None
+    ) -> None:
+        """The last ``moved`` of cand's items are its own; the first ``shared`` are all 0.0."""
+        ref = [{"loglikelihoods": (0.0 if at < shared else -1.0 - at,)} for at in range(n)]
+        cand = [*ref[: n - moved], *[{"loglikelihoods": (0.5 - at,)} for at in range(moved)]]
+        side = eval_side("rocm", weights="other")
+        found = identical_answers(matched(eval_pair(ref, cand), cand=side))
+
+        assert (found is not None) == (alarm is not None)
+        assert alarm is None or f"their answers to {alarm} agree to the last digit" in str(found)
+        assert identical_answers(matched(eval_pair(ref, cand))) is None  # the same weights and path
+
     def test_answers_equal_in_text_and_numbers_are_counted(self) -> None:
         """Of four items: all equal, other text, other number, all equal."""
         ref = [{"response": "a", "loglikelihoods": (-1.0,)}] * 4

@@ -17,7 +17,9 @@ from validate.metrics._evals_parts import (
     combine,
     shared_levels,
 )
+from validate.metrics._evals_scale import unjudged
 from validate.schema import Levels, Measurement, Pair
+from validate.schema.evals import EvalSet
 from validate.stats import betting_limits, mcnemar_counts
 
 RIGHT: dict[str, Any] = {"scores": {"acc": 1.0}}
@@ -155,9 +157,93 @@ class TestScoreDrop:
         found = measure("evals.score_drop", matched(both))
 
         assert [name for name in found.breakdown if name.endswith("drop")] == ["t acc: drop"]
-        assert measure("evals.score_drop", matched(alone)).why_undefined == (
+        undefined = measure("evals.score_drop", matched(alone))
+        assert undefined.undefined_kind == "no_data"
+        assert undefined.why_undefined == (
+            f"task t, metric ppl: scores are on another scale than [0, 1] (ref {value} to {value}, "
+            f"cand {value} to {value}), which no limit in points fits; next: score it by a metric in "
+            "[0, 1], e.g. a share of 100"
+        )
+
+    def test_task_on_another_scale_leaves_no_upper_limit(self) -> None:
+        """Task u in bleu of 0 to 100 beside a judged task t: t may still FAIL, nothing may PASS."""
+        bleu = eval_pair(
+            [{"scores": {"bleu": 0.0}}, {"scores": {"bleu": 40.0}}],
+            [{"scores": {"bleu": 0.5}}, {"scores": {"bleu": 2.0}}],
+            name="u",
+            metrics={"bleu": True},
+        )
+        found = measure("evals.score_drop", matched(eval_pair([RIGHT] * 200, [RIGHT] * 200), bleu))
+
+        assert found.interval is not None
+        assert found.interval.high is None
+        assert str(found.why_open).startswith(
+            "task u, metric bleu: scores are on another scale than [0, 1] (ref 0 to 40, cand 0.5 to 2)"
+        )
+
+    def test_task_without_any_metric_is_not_forgotten(self) -> None:
+        """Generated answers that nobody scored; log-likelihoods are left to evals.loglik_delta."""
+        none: dict[str, Any] = {"scores": {}}
+        texts = eval_pair([none] * 2, [none] * 2, name="u", metrics={})
+        logs = eval_pair([none | {"loglikelihoods": (-1.0,)}] * 2, [none] * 2, name="v", metrics={})
+        judged = eval_pair([RIGHT] * 200, [RIGHT] * 200)
+
+        assert measure("evals.score_drop", matched(judged, texts)).why_open == (
+            "task u has no score of any item on either side; next: run it with a metric that "
+            "lm-eval writes for each sample"
+        )
+        assert measure("evals.score_drop", matched(judged, logs)).why_open is None
+        assert measure("evals.score_drop", matched(logs)).why_undefined == (
             "no task has a score in [0, 1]: evals.loglik_delta alone can tell"
         )
+
+    @pytest.mark.parametrize("value", [1.001, -0.001, 7.0])
+    @pytest.mark.parametrize("role", ["ref", "cand"])
+    def test_score_astray_on_one_side_is_unlike(self, role: str, value: float) -> None:
+        """One of 500 outside [0, 1] where cand lost all others: the metric was left out once."""
+        odd = [*[RIGHT] * 499, {"scores": {"acc": value}}]
+        sides = (odd, [WRONG] * 500) if role == "ref" else ([RIGHT] * 500, odd)
+        found = measure("evals.score_drop", matched(eval_pair(*sides)))
+        other = "cand" if role == "ref" else "ref"
+
+        assert found.undefined_kind == "unlike"
+        assert found.why_undefined == (
+            f"{role} holds 1 of 500 scores outside [0, 1] in t, e.g. doc 499: acc {value:g}, where "
+            f"{other}'s are all inside: the sides are scored by other rules, or samples are damaged; "
+            "next: score both sides anew by one version of lm-eval"
+        )
+
+    def test_rounding_beyond_one_is_one(self) -> None:
+        """A mean of ones in float32 may be 1.0000001."""
+        one = eval_pair([{"scores": {"acc": 1.0000001}}] * 4, [RIGHT] * 4)
+
+        assert measure("evals.score_drop", matched(one)).value == 0.0
+
+    def test_score_without_a_number_on_either_side(self) -> None:
+        """'N/A' throughout is no PASS."""
+        bare: dict[str, Any] = {"scores": {"acc": float("nan")}}
+        found = measure("evals.score_drop", matched(eval_pair([bare] * 3, [bare] * 3)))
+
+        assert found.undefined_kind == "no_data"
+        assert found.why_undefined == (
+            "neither side has a number for any of 3 items of t, metric acc ('N/A' or missing); "
+            "next: score it, or leave it out on both sides"
+        )
+
+    def test_metric_on_another_scale_is_told_as_not_tested(self) -> None:
+        """Beside a judged metric of the same task; four of them are three and a count."""
+        scores = {"acc": 1.0, "a": 2.0, "b": 40.0, "c": -1.0, "d": 3.0}
+        one = eval_pair(
+            [{"scores": scores}], [{"scores": scores}], metrics=dict.fromkeys(scores, True)
+        )
+        side = EvalSet(model="m", tasks={"t": one.task}, items=one.ref)
+
+        assert unjudged(side, side) == [
+            "metric a of t: scores are on another scale than [0, 1] (ref 2 to 2, cand 2 to 2)",
+            "metric b of t: scores are on another scale than [0, 1] (ref 40 to 40, cand 40 to 40)",
+            "metric c of t: scores are on another scale than [0, 1] (ref -1 to -1, cand -1 to -1)",
+            "1 more metrics on another scale",
+        ]
 
     def test_score_without_a_number_on_ref(self) -> None:
         """Items 1 and 2 of three."""

@@ -7,6 +7,7 @@ import pytest
 from tests.fakes import FakeSide, make_manifest
 from validate.errors import IncomparableError
 from validate.pairing import pair
+from validate.pairing._dtypes import dtype_reasons
 from validate.schema import PathProof
 
 F32 = np.float32
@@ -77,3 +78,16 @@ def test_an_oracle_stores_float32():
     bent = side("oracle", dtype="float64", path="oracle", **all_of(np.float16))
     with pytest.raises(IncomparableError, match=r"oracle holds float16, .* for float32 or float64"):
         paired(side("rocm"), oracle=bent)
+
+
+def test_scores_and_loglikelihoods_of_evals_are_free():
+    """Float32 by the format, beside a path of bfloat16."""
+    names = ("evals/0.scores", "evals/12.loglikelihoods")
+    held = {"p-0": {"logits": np.ones((1, 3), F32)}}
+    manifest = make_manifest("rocm", tensors=held)
+    (file,) = [one for one in manifest.artifacts if one.tensors]
+    entries = tuple(file.tensors[0].model_copy(update={"name": name}) for name in names)
+    named = file.model_copy(update={"tensors": entries})
+    cand = FakeSide("rocm", {}, manifest=manifest.model_copy(update={"artifacts": (named,)}))
+
+    assert dtype_reasons(side("cuda"), cand, name="cand") == []

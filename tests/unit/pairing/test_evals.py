@@ -7,6 +7,7 @@ import pytest
 
 from tests.fakes import FakeSide
 from tests.lm_eval_folders import choice_samples, digest, text_samples, write_folder
+from tests.unit.metrics.evals_items import eval_pair, eval_side
 from validate.capture.importers import EvalFolder, open_lm_eval
 from validate.pairing.evals import match_evals
 
@@ -172,3 +173,63 @@ def test_another_answer_key_is_a_reason(tmp_path: Path, ref: EvalFolder) -> None
     assert match_evals(ref, cand).reasons == (
         "task arc: 1 of 4 items have another target, e.g. doc_id 2",
     )
+
+
+def test_side_without_hashes_is_told_as_such(tmp_path: Path) -> None:
+    """Ref has hashes and cand none: not 'another target'."""
+    bare = text_samples([1, 0], filters=["none"])
+    for sample in bare:
+        del sample["doc_hash"], sample["prompt_hash"], sample["target_hash"]
+    one = side(tmp_path / "a", {"t": text_samples([1, 0], filters=["none"])})
+    other = side(tmp_path / "b", {"t": bare})
+
+    (reason,) = match_evals(one, other).reasons
+    assert reason == (
+        "task t: cand has no hashes for 2 of 2 items that the other side has, so prompts and targets "
+        "cannot be compared (do next: run cand once more with --log_samples by an lm-eval that writes "
+        "doc_hash, prompt_hash and target_hash)"
+    )
+    assert match_evals(other, one).reasons[0].startswith("task t: ref has no hashes for 2 of 2")
+
+
+def sides(one: Any, other: Any) -> tuple[Any, Any]:
+    """Two sides of one task t without items, whose heads are changed by ``one`` and ``other``."""
+    made = []
+    for label, changes in (("cuda", one), ("rocm", other)):
+        task = eval_pair([], [], **changes).task
+        made.append(eval_side(label, tasks={"t": task}))
+    return made[0], made[1]
+
+
+@pytest.mark.parametrize(
+    ("ref", "cand", "told"),
+    [
+        (True, False, "ref true, cand false"),
+        (False, True, "ref false, cand true"),
+        (None, False, "ref (unset), cand false"),
+        (False, None, "ref false, cand (unset)"),
+        (True, None, None),
+        (None, True, None),
+    ],
+)
+def test_other_direction_of_a_metric_is_a_reason(ref: Any, cand: Any, told: str | None) -> None:
+    """What is not said counts as higher is better, as the scores are read."""
+    reasons = match_evals(*sides({"metrics": {"acc": ref}}, {"metrics": {"acc": cand}})).reasons
+
+    assert reasons == (() if told is None else (f"task t, metric acc, higher_is_better: {told}",))
+
+
+def test_other_configuration_is_a_reason_where_both_have_one() -> None:
+    """Filters, metrics and prompts by key, cut short around the place where they part."""
+    long = "x" * 200
+    ref = {"config": {"doc_to_text": f'"{long}a{long}"', "filter_list": "[1]"}}
+    cand = {"config": {"doc_to_text": f'"{long}b{long}"', "metric_list": "[2]"}}
+    cut = ["…" + "x" * 15 + letter + "x" * 44 + "…" for letter in "ab"]
+
+    assert match_evals(*sides(ref, cand)).reasons == (
+        f"task t, doc_to_text: ref {cut[0]}, cand {cut[1]}",
+        "task t, filter_list: ref [1], cand (unset)",
+        "task t, metric_list: ref (unset), cand [2]",
+    )
+    assert match_evals(*sides(ref, ref)).reasons == ()
+    assert match_evals(*sides(ref, {})).reasons == ()

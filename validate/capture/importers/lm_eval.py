@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from validate.capture.digest import file_sha256
 from validate.capture.importers._folder import UNTOLD, EvalFolder, manifest_of
 from validate.capture.importers._samples import read_items
+from validate.capture.importers._task_config import task_config
 from validate.capture.messages import Fault, blame, capture_error, some
 from validate.schema.evals import SIDECAR, EvalItem, EvalRequests, EvalSet, EvalTask, OutputType
 
@@ -177,6 +178,7 @@ def _task(
             key: json.dumps(value, sort_keys=True)
             for key, value in (config.get("generation_kwargs") or {}).items()
         },
+        config=task_config(config),
     )
     return task, sorted(items, key=lambda item: (filters.index(item.filter), item.doc_id))
 
