@@ -281,7 +281,7 @@ def _versions(raw: bytes) -> tuple[object, str | None]:
     """What a file that cannot be read says of its format and its maker, where it says anything."""
     try:
         held = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None, None
     if not isinstance(held, dict):
         return None, None

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,8 +31,13 @@ NOT_COMPUTED = ("tool_version", "claims", "selftest", "explained")
 """Keys of a report that do not follow from captures."""
 NOT_COMPUTED_OF_SIDES = ("path", "reused")
 
-LEFT_OUT = "is left out of the noise floor"
-"""In notes on captures that took no part, which a bundle does not hold."""
+LEFT_OUT = re.compile(
+    r"repeat '(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,99})' is left out of the noise floor: "
+    r"it is (?:under judgement itself|ref itself|'[A-Za-z0-9][A-Za-z0-9._-]{0,99}' once more)"
+)
+"""Notes on captures that took no part, which a bundle does not hold: the whole sentence."""
+TOKENS = re.compile(r"[0-9]{1,9}(-[0-9]{0,9})?")
+"""What ``--tokens`` takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +145,7 @@ def _config(inside: Inside) -> Mapping[str, Any] | None:
         return None
     try:
         found = json.loads((inside.folder / inside.config).read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         msg = f"{inside.config}: not JSON: {error}"
         raise CaptureError(msg) from error
     if not isinstance(found, dict):
@@ -148,8 +155,45 @@ def _config(inside: Inside) -> Mapping[str, Any] | None:
 
 
 def _command(stored: Report) -> str:
+    """The command up to ``--only``, made of the names in the report and never taken from it.
+
+    Of the first gate's line only the options are looked at: whether the suite was named, and
+    which prompts and lengths were asked for.
+    """
     first = stored.gates[0]
-    return first.rerun.removesuffix(f" --only {first.name}")
+    sides = ["--ref", stored.ref.label, "--cand", stored.cand.label]
+    suite = ["--suite", _named(first.rerun, stored.suite.path)]
+    made = [["validate", "compare", *sides], ["validate", "compare", *sides, *suite]]
+    made.append(["validate", "compare", *suite, *sides])
+    try:
+        given = shlex.split(first.rerun)
+    except ValueError:
+        given = []
+    start = next((one for one in reversed(made) if given[: len(one)] == one), made[0])
+    asked = given[len(start) : -2]
+    return shlex.join([*start, *(asked if _may_be_asked(asked, stored.prompts) else [])])
+
+
+def _named(rerun: str, path: str) -> str:
+    """The suite as the user wrote it: a path to a file of that name, or the report's own word."""
+    found = re.search(r"--suite ([A-Za-z0-9_./-]+) ", rerun)
+    return found[1] if found and Path(found[1]).name == Path(path).name else path
+
+
+def _may_be_asked(words: Sequence[str], prompts: Sequence[str]) -> bool:
+    """Whether these are ``--prompt`` and ``--tokens`` with what they can hold, and no more."""
+    if len(words) % 2:
+        return False
+    named: list[str] = []
+    lengths = False
+    for option, value in zip(words[::2], words[1::2], strict=True):
+        if option == "--prompt" and not lengths:
+            named += value.split(",")
+        elif option == "--tokens" and not lengths and TOKENS.fullmatch(value):
+            lengths = True
+        else:
+            return False
+    return lengths or set(named) == set(prompts)
 
 
 def differences(stored: Report, fresh: Report) -> list[str]:
@@ -161,14 +205,20 @@ def differences(stored: Report, fresh: Report) -> list[str]:
         stored: The report that was handed over.
         fresh: The same, computed here.
     """
-    return list(_differ("", _told(stored), _told(fresh)))
+    left_out = [found for note in stored.notes if (found := LEFT_OUT.fullmatch(note))]
+    names = [found["name"] for found in left_out]
+    notes = [note for note in stored.notes if LEFT_OUT.fullmatch(note) is None]
+    twice = [
+        f"notes: repeat '{name}' is left out twice" for name in {*names} if names.count(name) > 1
+    ]
+    told = {**_told(stored), "notes": notes}
+    return [*twice, *_differ("", told, _told(fresh))]
 
 
 def _told(report: Report) -> dict[str, Any]:
     held = {k: v for k, v in report.model_dump(mode="json").items() if k not in NOT_COMPUTED}
     for role in ("ref", "cand"):
         held[role] = {k: v for k, v in held[role].items() if k not in NOT_COMPUTED_OF_SIDES}
-    held["notes"] = [note for note in held["notes"] if LEFT_OUT not in note]
     held["gates"] = {gate["name"]: gate for gate in held["gates"]}
     return held
 
