@@ -1,6 +1,7 @@
 """Bundles on the command line: what goes in is looked up here, what comes out is told."""
 
 import sys
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,6 +33,12 @@ __all__ = ["bundle", "check"]
 def bundle(runs: Sequence[Path], out: Path, *, claims: Path | None) -> int:
     """Write the bundle of a saved run and check it; returns the verdict's exit code."""
     fit_file("--bundle", out)
+    if out.is_file() and out.stat().st_size and not zipfile.is_zipfile(out):
+        msg = (
+            f"--bundle {out}: a file that is no zip file is there, and would be replaced\n"
+            "  do next: name another file with --bundle"
+        )
+        raise InputError(msg)
     path = find_run(runs)
     report = read_report(path)
     if claims is not None:
