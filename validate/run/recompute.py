@@ -102,6 +102,9 @@ def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) ->
 
 def _suite(stored: Report, inside: Inside) -> Suite:
     suite = load_suite(inside.folder / inside.suite)
+    if Path(suite.limits).name != Path(stored.suite.limits).name:
+        msg = f"{inside.suite} names limits = {suite.limits}, the report {stored.suite.limits}"
+        raise CaptureError(msg)
     return suite.model_copy(update={"path": stored.suite.path})
 
 
