@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from validate.capture.project import Project
+from validate.cli.judge import other_prompts
 from validate.errors import ValidateError
 from validate.report import load_report
 from validate.run import golden_path
 from validate.run.since_golden import since_golden
+from validate.schema.pair import Side
 from validate.schema.report import Report
 from validate.schema.suite import Limits, Suite
-from validate.suite import limits_digest, load_limits, load_suite
+from validate.suite import limits_digest, load_limits, load_prompts, load_suite
 
-__all__ = ["Held", "hold", "on_its_word"]
+__all__ = ["Held", "blocked_here", "hold", "on_its_word"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,22 @@ def _golden_agrees(
         for since in (here, report.since_golden)
     ]
     return report.since_golden.found and told[0] == told[1]
+
+
+def blocked_here(ref: Side, cand: Side, suite: Suite, project: Project) -> tuple[str, ...]:
+    """Why the sides answer other questions than a suite of this checkout asks.
+
+    Args:
+        ref: The side compared against.
+        cand: The side under judgement.
+        suite: That of the bundle; where this checkout has not the same, nothing is known.
+        project: The checkout.
+    """
+    found = _suite_named(suite.name, project)
+    if found is None or found[1].digest != suite.digest:
+        return ()
+    held = load_prompts(project.root / suite.prompts)
+    return other_prompts(ref, cand, suite=suite, held=held)
 
 
 def on_its_word(report: Report) -> str:

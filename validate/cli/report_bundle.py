@@ -8,7 +8,7 @@ from pathlib import Path
 from validate.capture.digest import file_sha256
 from validate.capture.places import fit_file, fit_folder
 from validate.capture.project import Project
-from validate.cli.checkout import hold, on_its_word
+from validate.cli.checkout import blocked_here, hold, on_its_word
 from validate.cli.formats import ReportFormat
 from validate.cli.progress import show_progress
 from validate.cli.report_saved import find_run, with_claims
@@ -63,7 +63,12 @@ def check(path: Path, runs: Sequence[Path], *, output: ReportFormat) -> int:
         msg = f"--check takes the bundle alone; {len(runs)} runs are named beside it"
         raise InputError(msg)
     with show_progress() as progress:
-        report = check_bundle(path, render=render_all, progress=lambda what: progress(0, 0, what))
+        report = check_bundle(
+            path,
+            render=render_all,
+            blocks=lambda ref, cand, suite: blocked_here(ref, cand, suite, open_project()),
+            progress=lambda what: progress(0, 0, what),
+        )
     words = "every file is what it was, and the captures inside give this verdict again"
     print(f"{path}: {words}", file=sys.stderr)
     held = hold(report, open_project())

@@ -4,7 +4,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,18 @@ from validate.capture.reader import open_capture
 from validate.errors import CaptureError
 from validate.oracle import load_weights
 from validate.run.compare import compare
+from validate.run.evals_alone import evals_alone
 from validate.run.measure import Progress, silent
 from validate.schema.bundle import BundleCapture
+from validate.schema.pair import Side
 from validate.schema.report import Report
 from validate.schema.suite import Limits, Suite, Waiver
-from validate.suite import load_limits, load_suite, load_waivers
+from validate.suite import load_limits, load_suite, load_waivers, select_gates
 
-__all__ = ["Inside", "differences", "recompute"]
+__all__ = ["Blocks", "Inside", "differences", "recompute"]
+
+Blocks = Callable[[Side, Side, Suite], Sequence[str]]
+"""Why ref and cand may not be judged by a suite, as a checkout knows it."""
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-12
 """How far a number computed on another processor may be off: a billion roundings of float64,
@@ -52,6 +57,8 @@ class Inside:
     waivers: str | None
     weights: str | None
     config: str | None
+    blocks: Blocks | None = None
+    """What must be among the report's reasons for judging nothing; None: nobody knows here."""
 
 
 def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) -> Report:
@@ -81,6 +88,11 @@ def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) ->
         raise CaptureError(msg)
     suite = _suite(stored, inside)
     ran = [gate.name for gate in stored.gates]
+    reasons: Sequence[str] = ()
+    if inside.blocks is not None:
+        sides, gates = (readers["ref"][0], readers["cand"][0]), select_gates(suite, only=ran)
+        if stored.prompts or evals_alone(*sides, suite=suite, gates=gates) is None:
+            reasons = inside.blocks(*sides, suite)
     return compare(
         ref=readers["ref"][0],
         cand=readers["cand"][0],
@@ -92,7 +104,7 @@ def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) ->
         config=_config(inside),
         only=() if len(ran) == len(suite.gates) else ran,
         prompts=stored.prompts,
-        blocked=stored.blocked,
+        blocked=tuple(dict.fromkeys((*stored.blocked, *reasons))),
         waivers=(*suite.waivers, *_waivers(suite, inside)),
         golden=None if inside.golden is None else _golden(inside.folder / inside.golden),
         command=_command(stored),

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.unit.run.made import side, suite
 from validate.capture.project import Project, find_project
-from validate.cli.checkout import hold, on_its_word
+from validate.cli.checkout import blocked_here, hold, on_its_word
 from validate.report import read_report
 from validate.run import golden_path
 from validate.run.since_golden import since_golden
@@ -114,3 +115,11 @@ def test_what_no_check_computes_again_is_listed(report: Report) -> None:
         f"the name 'vllm-on-mi355x' of cand, whose capture is of target '{report.cand.target}'"
         in (told)
     )
+
+
+def test_captures_of_other_prompts_are_blocked_by_this_checkouts_suite(project: Project) -> None:
+    default = load_suite(project.suite)
+
+    (why,) = blocked_here(side("cuda"), side("rocm"), default, project)
+    assert why.startswith("ref cuda was captured on other prompts than the suite's: ")
+    assert blocked_here(side("cuda"), side("rocm"), suite(), project) == ()

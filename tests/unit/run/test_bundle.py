@@ -442,8 +442,16 @@ def test_parts_that_cannot_be_are_named(
         (tmp_path / name).write_bytes(content)
     parts = inside(tmp_path, *roles, **{name: name for name in files})
 
+    report = run(side("rocm", 0.1))
+    told = report.suite.model_copy(update={"limits": "golden/tolerances.toml"})
+
     with pytest.raises(CaptureError, match=said):
-        recompute(run(side("rocm", 0.1)), parts)
+        recompute(report.model_copy(update={"suite": told}), parts)
+
+
+def test_report_by_limits_of_another_name_than_the_suites_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"names limits = golden/tolerances.toml, .* t.toml"):
+        recompute(run(side("rocm", 0.1)), inside(tmp_path, "ref", "cand"))
 
 
 def test_report_without_gates_gives_nothing_to_compute(tmp_path: Path) -> None:
