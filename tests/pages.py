@@ -38,10 +38,10 @@ def series(name: str, kind: str = "lines", **changes: Any) -> dict[str, Any]:
 
 
 def raw_report() -> dict[str, Any]:
-    """The golden report with a FAIL, an INCONCLUSIVE, a waiver, a deviation and every plot."""
+    """The golden report, INCOMPARABLE, with a FAIL, an INCONCLUSIVE, a waiver and a plot of each kind."""
     raw: dict[str, Any] = json.loads((ROOT / "golden/reports/default.json").read_text("utf-8"))
     gates = {gate["name"]: gate for gate in raw["gates"]}
-    raw["verdict"] = "FAIL"
+    raw["verdict"] = "INCOMPARABLE"
     _judge(gates["attention.head_rel_l2"], "FAIL", "0.2 rel-L2 exceeds the limit")
     gates["attention.head_rel_l2"]["measurement"]["pattern"] = "heads 3,7,11"
     _judge(gates["logits.kl_p90"], "INCONCLUSIVE", "too few prompts")

@@ -148,7 +148,7 @@ def test_hostile_text_stays_text(opened, pages):
 
     assert page.locator("img, script, iframe").count() == 0
     assert "<script>alert(1)</script>" in page.inner_text("main")
-    assert page.evaluate("document.title").startswith("FAIL: ")
+    assert page.evaluate("document.title").startswith("INCOMPARABLE: ")
 
 
 def test_a_large_report_opens_within_a_second(opened, tmp_path):

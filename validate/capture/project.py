@@ -119,11 +119,11 @@ def load_project(path: Path) -> Project:
     """
     try:
         content = _File.model_validate(tomllib.loads(path.read_text("utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        msg = f"{path}: not TOML: {error}"
-        raise InputError(msg) from error
     except ValidationError as error:
         msg = f"{path}: {_first_problem(error)}"
+        raise InputError(msg) from error
+    except (ValueError, RecursionError) as error:  # also of 5,000 digits, or nested too deep
+        msg = f"{path}: not TOML: {error}"
         raise InputError(msg) from error
     _check_references(content, path)
     root = _short(path.parent)

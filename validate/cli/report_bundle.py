@@ -1,12 +1,14 @@
 """Bundles on the command line: what goes in is looked up here, what comes out is told."""
 
 import sys
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from validate.capture.digest import file_sha256
 from validate.capture.places import fit_file, fit_folder
 from validate.capture.project import Project
+from validate.cli.checkout import blocked_here, hold, on_its_word
 from validate.cli.formats import ReportFormat
 from validate.cli.progress import show_progress
 from validate.cli.report_saved import find_run, with_claims
@@ -21,9 +23,11 @@ from validate.report import (
     render_markdown,
     write_reports,
 )
+from validate.report.wording import clean
 from validate.run import golden_path
 from validate.run.bundle import Source, check_bundle, find_captures, write_bundle
 from validate.schema.report import Report
+from validate.schema.verdict import EXIT_CODES, Outcome
 from validate.suite import limits_digest, load_limits, load_suite
 
 __all__ = ["bundle", "check"]
@@ -32,6 +36,12 @@ __all__ = ["bundle", "check"]
 def bundle(runs: Sequence[Path], out: Path, *, claims: Path | None) -> int:
     """Write the bundle of a saved run and check it; returns the verdict's exit code."""
     fit_file("--bundle", out)
+    if out.is_file() and out.stat().st_size and not zipfile.is_zipfile(out):
+        msg = (
+            f"--bundle {out}: a file that is no zip file is there, and would be replaced\n"
+            "  do next: name another file with --bundle"
+        )
+        raise InputError(msg)
     path = find_run(runs)
     report = read_report(path)
     if claims is not None:
@@ -53,14 +63,31 @@ def check(path: Path, runs: Sequence[Path], *, output: ReportFormat) -> int:
         msg = f"--check takes the bundle alone; {len(runs)} runs are named beside it"
         raise InputError(msg)
     with show_progress() as progress:
-        report = check_bundle(path, render=render_all, progress=lambda what: progress(0, 0, what))
+        report = check_bundle(
+            path,
+            render=render_all,
+            blocks=lambda ref, cand, suite: blocked_here(ref, cand, suite, open_project()),
+            progress=lambda what: progress(0, 0, what),
+        )
     words = "every file is what it was, and the captures inside give this verdict again"
     print(f"{path}: {words}", file=sys.stderr)
+    held = hold(report, open_project())
+    print(f"  {clean(on_its_word(report))}", file=sys.stderr)
+    for line in held.lines:
+        print(f"  {clean(line)}", file=sys.stderr)
+    shown = report if held.golden_here else report.model_copy(update={"since_golden": None})
     if output is ReportFormat.CONSOLE:
-        print(render_console(report, terminal=sys.stdout.isatty()))
+        print(render_console(shown, terminal=sys.stdout.isatty()))
     else:
-        text = render_json(report) if output is ReportFormat.JSON else render_markdown(report)
+        text = render_json(report) if output is ReportFormat.JSON else render_markdown(shown)
         print(text.rstrip("\n"))
+    if held.other_law:
+        print(
+            f"{path}: {report.verdict} is a verdict by another suite or other limits than this "
+            "checkout's\n  do next: check it in the checkout it was made in, or ask why they differ",
+            file=sys.stderr,
+        )
+        return EXIT_CODES[Outcome.INCOMPARABLE]
     return report.exit_code
 
 

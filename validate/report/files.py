@@ -39,9 +39,8 @@ def load_report(path: Path) -> Report | None:
     try:
         return Report.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValidationError) as error:
-        why = " ".join(str(error).splitlines()[:3])
         msg = (
-            f"{path}: the golden report cannot be read ({why})\n"
+            f"{path}: the golden report cannot be read ({_why(error)})\n"
             "  do next: restore it, or make it anew as golden/reports/README.md says"
         )
         raise SuiteError(msg) from error
@@ -59,12 +58,20 @@ def read_report(path: Path) -> Report:
     try:
         return Report.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValidationError) as error:
-        why = " ".join(str(error).splitlines()[:3])
         msg = (
-            f"{path}: no report that can be read ({why})\n"
+            f"{path}: no report that can be read ({_why(error)})\n"
             "  do next: name the folder that validate compare wrote, or its report.json"
         )
         raise InputError(msg) from error
+
+
+def _why(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return " ".join(str(error).splitlines()[:3])
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{place}: {said}" if place else said
 
 
 def render_json(report: Report) -> str:

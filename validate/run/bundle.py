@@ -21,7 +21,7 @@ from validate.errors import CaptureError, InputError, ValidateError
 from validate.run.bundle_zip import ASK, INDEX, check_container, unpack, write_zip
 from validate.run.claims import attach_claims, evidence_files, load_claims
 from validate.run.measure import Progress, silent
-from validate.run.recompute import Inside, differences, recompute
+from validate.run.recompute import Blocks, Inside, differences, recompute
 from validate.schema.bundle import Bundle, BundleCapture, BundleFile
 from validate.schema.report import Report, SideReport
 
@@ -223,12 +223,15 @@ def _listed(name: str, content: Path | bytes) -> BundleFile:
     return BundleFile(path=name, bytes=content.stat().st_size, sha256=file_sha256(content))
 
 
-def check_bundle(bundle: Path, *, render: Render, progress: Progress = silent) -> Report:
+def check_bundle(
+    bundle: Path, *, render: Render, blocks: Blocks | None = None, progress: Progress = silent
+) -> Report:
     """Verify every byte of a bundle and compute its verdict anew from what is inside.
 
     Args:
         bundle: The zip file, not trusted.
         render: What makes the files of a report; those inside must be just that.
+        blocks: Why captures may not be judged, as far as this checkout knows.
         progress: Told what is being measured.
 
     Returns:
@@ -247,7 +250,7 @@ def check_bundle(bundle: Path, *, render: Render, progress: Progress = silent) -
         progress("checking every file and the container")
         _check_digests(bundle, index, names, folder)
         check_container(bundle, names, folder)
-        report = _judge_again(bundle, index, folder, progress)
+        report = _judge_again(bundle, index, folder, progress, blocks)
         progress("rendering the pages again")
         _check_texts(bundle, names, folder, _texts(report, render), report)
         return report
@@ -281,7 +284,7 @@ def _versions(raw: bytes) -> tuple[object, str | None]:
     """What a file that cannot be read says of its format and its maker, where it says anything."""
     try:
         held = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None, None
     if not isinstance(held, dict):
         return None, None
@@ -324,7 +327,9 @@ def _check_digests(bundle: Path, index: Bundle, names: Sequence[str], folder: Pa
         raise _refused(bundle, f"{len(told)} {were} changed", told)
 
 
-def _judge_again(bundle: Path, index: Bundle, folder: Path, progress: Progress) -> Report:
+def _judge_again(
+    bundle: Path, index: Bundle, folder: Path, progress: Progress, blocks: Blocks | None
+) -> Report:
     stored = _parsed(Report, bundle, folder / REPORT, REPORT)
     inside = Inside(
         folder=folder,
@@ -335,6 +340,7 @@ def _judge_again(bundle: Path, index: Bundle, folder: Path, progress: Progress) 
         waivers=WAIVERS if index.waivers else None,
         weights=WEIGHTS if index.weights else None,
         config=CONFIG if index.weights else None,
+        blocks=blocks,
     )
     try:
         fresh = recompute(stored, inside, progress=progress)

@@ -8,7 +8,7 @@ import struct
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from validate.errors import CaptureError, InputError
@@ -208,6 +208,11 @@ def _check_entries(bundle: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
         if entry.filename.casefold() in seen:
             raise _refused(bundle, f"the name {entry.filename!r} stands there twice")
         seen.add(entry.filename.casefold())
+    for entry in entries:
+        for parent in PurePosixPath(entry.filename.casefold()).parents:
+            if str(parent) in seen:
+                words = f"the name {entry.filename!r} lies below {str(parent)!r}, which is a file"
+                raise _refused(bundle, words)
 
 
 def _wrong(entry: zipfile.ZipInfo) -> str | None:  # noqa: PLR0911  one reason a line

@@ -1,6 +1,7 @@
 """Claims files: read, their evidence looked at, and every derived figure computed anew."""
 
 import hashlib
+import math
 import re
 import tomllib
 from collections.abc import Iterator
@@ -45,9 +46,6 @@ def load_claims(path: Path) -> ClaimsReport:
     except OSError as error:
         msg = f"{path}: the claims cannot be read ({error.strerror})"
         raise InputError(msg) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        msg = f"{path}: not TOML: {error}"
-        raise InputError(msg) from error
     except ValidationError as error:
         told = [
             f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}"
@@ -55,7 +53,15 @@ def load_claims(path: Path) -> ClaimsReport:
         ]
         msg = f"{path}: {'; '.join(told)}\n  do next: see docs/claims/README.md"
         raise InputError(msg) from error
+    except (ValueError, RecursionError) as error:  # also of 5,000 digits, or nested too deep
+        msg = f"{path}: not TOML: {error}"
+        raise InputError(msg) from error
     _check_stated(claims, path)
+    try:
+        derived = tuple(_derived(claims))
+    except ArithmeticError as error:
+        msg = f"{path}: {error}\n  do next: check the figures and their units"
+        raise InputError(msg) from error
     return ClaimsReport(
         path=str(path),
         sha256=hashlib.sha256(raw).hexdigest(),
@@ -65,7 +71,7 @@ def load_claims(path: Path) -> ClaimsReport:
             for system in claims.systems
             for name, figure in system.figures.items()
         },
-        derived=tuple(_derived(claims)),
+        derived=derived,
     )
 
 
@@ -171,7 +177,17 @@ def _numbers(system: System) -> dict[str, float]:
     ttft = system.figures.get("ttft")
     if ttft is not None and ttft.prompt_tokens is not None:
         held["prefill_rate"] = ttft.prompt_tokens / ttft.value
+    for name, value in held.items():
+        _bounded(system, name, value)
     return held
+
+
+def _bounded(system: System, name: str, value: float) -> float:
+    """The value, unless it is beyond what a float holds."""
+    if not 0 < value < math.inf:
+        msg = f"system '{system.name}': {name} comes out as {value:g}, which no figure can be"
+        raise ArithmeticError(msg)
+    return value
 
 
 def _one(system: System, name: str, value: float, unit: str, formula: str) -> Derived:
@@ -179,7 +195,7 @@ def _one(system: System, name: str, value: float, unit: str, formula: str) -> De
     return Derived(
         system=system.name,
         name=name,
-        value=value,
+        value=_bounded(system, name, value),
         unit=unit,
         formula=formula,
         stated=None if said is None else _words(said),

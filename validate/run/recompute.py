@@ -2,7 +2,9 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,18 @@ from validate.capture.reader import open_capture
 from validate.errors import CaptureError
 from validate.oracle import load_weights
 from validate.run.compare import compare
+from validate.run.evals_alone import evals_alone
 from validate.run.measure import Progress, silent
 from validate.schema.bundle import BundleCapture
+from validate.schema.pair import Side
 from validate.schema.report import Report
 from validate.schema.suite import Limits, Suite, Waiver
-from validate.suite import load_limits, load_suite, load_waivers
+from validate.suite import load_limits, load_suite, load_waivers, select_gates
 
-__all__ = ["Inside", "differences", "recompute"]
+__all__ = ["Blocks", "Inside", "differences", "recompute"]
+
+Blocks = Callable[[Side, Side, Suite], Sequence[str]]
+"""Why ref and cand may not be judged by a suite, as a checkout knows it."""
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-12
 """How far a number computed on another processor may be off: a billion roundings of float64,
@@ -29,8 +36,13 @@ NOT_COMPUTED = ("tool_version", "claims", "selftest", "explained")
 """Keys of a report that do not follow from captures."""
 NOT_COMPUTED_OF_SIDES = ("path", "reused")
 
-LEFT_OUT = "is left out of the noise floor"
-"""In notes on captures that took no part, which a bundle does not hold."""
+LEFT_OUT = re.compile(
+    r"repeat '(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,99})' is left out of the noise floor: "
+    r"it is (?:under judgement itself|ref itself|'[A-Za-z0-9][A-Za-z0-9._-]{0,99}' once more)"
+)
+"""Notes on captures that took no part, which a bundle does not hold: the whole sentence."""
+TOKENS = re.compile(r"[0-9]{1,9}(-[0-9]{0,9})?")
+"""What ``--tokens`` takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +57,8 @@ class Inside:
     waivers: str | None
     weights: str | None
     config: str | None
+    blocks: Blocks | None = None
+    """What must be among the report's reasons for judging nothing; None: nobody knows here."""
 
 
 def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) -> Report:
@@ -74,6 +88,11 @@ def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) ->
         raise CaptureError(msg)
     suite = _suite(stored, inside)
     ran = [gate.name for gate in stored.gates]
+    reasons: Sequence[str] = ()
+    if inside.blocks is not None:
+        sides, gates = (readers["ref"][0], readers["cand"][0]), select_gates(suite, only=ran)
+        if stored.prompts or evals_alone(*sides, suite=suite, gates=gates) is None:
+            reasons = inside.blocks(*sides, suite)
     return compare(
         ref=readers["ref"][0],
         cand=readers["cand"][0],
@@ -85,7 +104,7 @@ def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) ->
         config=_config(inside),
         only=() if len(ran) == len(suite.gates) else ran,
         prompts=stored.prompts,
-        blocked=stored.blocked,
+        blocked=tuple(dict.fromkeys((*stored.blocked, *reasons))),
         waivers=(*suite.waivers, *_waivers(suite, inside)),
         golden=None if inside.golden is None else _golden(inside.folder / inside.golden),
         command=_command(stored),
@@ -95,6 +114,9 @@ def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) ->
 
 def _suite(stored: Report, inside: Inside) -> Suite:
     suite = load_suite(inside.folder / inside.suite)
+    if Path(suite.limits).name != Path(stored.suite.limits).name:
+        msg = f"{inside.suite} names limits = {suite.limits}, the report {stored.suite.limits}"
+        raise CaptureError(msg)
     return suite.model_copy(update={"path": stored.suite.path})
 
 
@@ -138,7 +160,7 @@ def _config(inside: Inside) -> Mapping[str, Any] | None:
         return None
     try:
         found = json.loads((inside.folder / inside.config).read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         msg = f"{inside.config}: not JSON: {error}"
         raise CaptureError(msg) from error
     if not isinstance(found, dict):
@@ -148,8 +170,45 @@ def _config(inside: Inside) -> Mapping[str, Any] | None:
 
 
 def _command(stored: Report) -> str:
+    """The command up to ``--only``, made of the names in the report and never taken from it.
+
+    Of the first gate's line only the options are looked at: whether the suite was named, and
+    which prompts and lengths were asked for.
+    """
     first = stored.gates[0]
-    return first.rerun.removesuffix(f" --only {first.name}")
+    sides = ["--ref", stored.ref.label, "--cand", stored.cand.label]
+    suite = ["--suite", _named(first.rerun, stored.suite.path)]
+    made = [["validate", "compare", *sides], ["validate", "compare", *sides, *suite]]
+    made.append(["validate", "compare", *suite, *sides])
+    try:
+        given = shlex.split(first.rerun)
+    except ValueError:
+        given = []
+    start = next((one for one in reversed(made) if given[: len(one)] == one), made[0])
+    asked = given[len(start) : -2]
+    return shlex.join([*start, *(asked if _may_be_asked(asked, stored.prompts) else [])])
+
+
+def _named(rerun: str, path: str) -> str:
+    """The suite as the user wrote it: a path to a file of that name, or the report's own word."""
+    found = re.search(r"--suite ([A-Za-z0-9_./-]+) ", rerun)
+    return found[1] if found and Path(found[1]).name == Path(path).name else path
+
+
+def _may_be_asked(words: Sequence[str], prompts: Sequence[str]) -> bool:
+    """Whether these are ``--prompt`` and ``--tokens`` with what they can hold, and no more."""
+    if len(words) % 2:
+        return False
+    named: list[str] = []
+    lengths = False
+    for option, value in zip(words[::2], words[1::2], strict=True):
+        if option == "--prompt" and not lengths:
+            named += value.split(",")
+        elif option == "--tokens" and not lengths and TOKENS.fullmatch(value):
+            lengths = True
+        else:
+            return False
+    return lengths or set(named) == set(prompts)
 
 
 def differences(stored: Report, fresh: Report) -> list[str]:
@@ -161,14 +220,20 @@ def differences(stored: Report, fresh: Report) -> list[str]:
         stored: The report that was handed over.
         fresh: The same, computed here.
     """
-    return list(_differ("", _told(stored), _told(fresh)))
+    left_out = [found for note in stored.notes if (found := LEFT_OUT.fullmatch(note))]
+    names = [found["name"] for found in left_out]
+    notes = [note for note in stored.notes if LEFT_OUT.fullmatch(note) is None]
+    twice = [
+        f"notes: repeat '{name}' is left out twice" for name in {*names} if names.count(name) > 1
+    ]
+    told = {**_told(stored), "notes": notes}
+    return [*twice, *_differ("", told, _told(fresh))]
 
 
 def _told(report: Report) -> dict[str, Any]:
     held = {k: v for k, v in report.model_dump(mode="json").items() if k not in NOT_COMPUTED}
     for role in ("ref", "cand"):
         held[role] = {k: v for k, v in held[role].items() if k not in NOT_COMPUTED_OF_SIDES}
-    held["notes"] = [note for note in held["notes"] if LEFT_OUT not in note]
     held["gates"] = {gate["name"]: gate for gate in held["gates"]}
     return held
 

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = ["FIGURES", "Claims", "ClaimsReport", "Derived", "Figure", "Stated", "System"]
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1, max_length=2000)]
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 
@@ -34,7 +34,7 @@ class Figure(_Record):
     """Where it can be looked up: a log beside the claims file, an address; None: nowhere."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     """Digest of the file that ``evidence`` names; it is then checked."""
-    prompt_tokens: Annotated[int, Field(gt=0)] | None = None
+    prompt_tokens: Annotated[int, Field(strict=True, gt=0, le=10**9)] | None = None
     """Of ``ttft``: length of the prompt."""
     conditions: Text | None = None
     """Where they differ from those of the whole file."""
@@ -53,8 +53,15 @@ class Stated(_Record):
     low: Positive
     high: Positive
     """Equal to ``low`` for a single number, which is then taken as rounded to its last digit."""
-    digits: Annotated[int, Field(ge=0, le=9)] = 0
+    digits: Annotated[int, Field(strict=True, ge=0, le=9)] = 0
     """Decimals that a single number was rounded to."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Stated":
+        if not self.low <= self.high:
+            msg = f"the range [{self.low:g}, {self.high:g}] is empty; write the smaller end first"
+            raise ValueError(msg)
+        return self
 
 
 class System(_Record):
@@ -62,7 +69,7 @@ class System(_Record):
 
     name: Name
     gpu: Name
-    gpus: Annotated[int, Field(gt=0)]
+    gpus: Annotated[int, Field(strict=True, gt=0, le=10**6)]
     setup: Text | None = None
     """Parallelism and interconnect, in words."""
     figures: dict[str, Figure]

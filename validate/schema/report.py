@@ -2,14 +2,14 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from validate.schema.claims import ClaimsReport
 from validate.schema.explained import Explained
 from validate.schema.manifest import Evidence, Provenance
 from validate.schema.selftest import SelftestSummary
 from validate.schema.series import Series, WorstCase
-from validate.schema.verdict import EXIT_CODES, GateKind, Outcome
+from validate.schema.verdict import EXIT_CODES, GRAVITY, WAIVABLE, GateKind, Outcome
 
 __all__ = [
     "DeviationReport",
@@ -154,6 +154,24 @@ class GateReport(_Record):
     waiver: str | None = None
     """The waiver that keeps ``outcome`` out of the verdict, in words; then it shows as WAIVED."""
 
+    @model_validator(mode="after")
+    def _consistent(self) -> "GateReport":
+        if (self.outcome is Outcome.PASS) != (self.reason is None):
+            has = "no reason" if self.reason is None else "a reason why it is not PASS"
+            msg = f"gate {self.name} is {self.outcome} and has {has}"
+            raise ValueError(msg)
+        if self.outcome is Outcome.PASS and (
+            self.measurement is None or self.measurement.value is None
+        ):
+            msg = f"gate {self.name} is PASS and nothing was measured"
+            raise ValueError(msg)
+        if self.waiver is not None and (
+            self.outcome not in WAIVABLE or self.name.startswith("yardstick.")
+        ):
+            msg = f"gate {self.name} is {self.outcome} and waived, which no waiver can do"
+            raise ValueError(msg)
+        return self
+
 
 class OtherSide(_Record):
     """A capture that took part: oracle or repeat."""
@@ -254,6 +272,29 @@ class Report(_Record):
     """Claimed figures of speed and cost; absent from the JSON where there are none."""
     explained: Explained | None = None
     """What ``--explain`` found of one gate; absent from the JSON where it was not asked for."""
+
+    @model_validator(mode="after")
+    def _follows(self) -> "Report":
+        """The verdict is the gravest of the gates that count; each gate is there once."""
+        names = [gate.name for gate in self.gates]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            msg = f"gate listed twice: {', '.join(twice)}"
+            raise ValueError(msg)
+        counted = [gate for gate in self.gates if gate.waiver is None]
+        if not counted:
+            if self.verdict is Outcome.INCOMPARABLE and not self.gates:
+                return self
+            what = "only waived gates" if self.gates else "no gate at all"
+            msg = f"verdict {self.verdict} does not follow from {what}: nothing was judged"
+            raise ValueError(msg)
+        gravest = min(counted, key=lambda gate: GRAVITY.index(gate.outcome))
+        if self.verdict is not gravest.outcome:
+            msg = (
+                f"verdict {self.verdict} does not follow from gate {gravest.name} {gravest.outcome}"
+            )
+            raise ValueError(msg)
+        return self
 
     @property
     def exit_code(self) -> int:

@@ -6,7 +6,16 @@ from typing import Literal
 
 from validate.schema.measurement import Measurement
 
-__all__ = ["EXIT_CODES", "GateKind", "Limit", "NoiseFloor", "Outcome", "Verdict"]
+__all__ = [
+    "EXIT_CODES",
+    "GRAVITY",
+    "WAIVABLE",
+    "GateKind",
+    "Limit",
+    "NoiseFloor",
+    "Outcome",
+    "Verdict",
+]
 
 GateKind = Literal["exact", "bound", "noise_ratio", "three_way", "lossless", "noninferior"]
 
@@ -27,6 +36,12 @@ EXIT_CODES: dict[Outcome, int] = {
     Outcome.INCOMPARABLE: 4,
 }
 """Exit code of each outcome; of several that count the gravest wins, in the order 4, 1, 3, 0."""
+
+GRAVITY = (Outcome.INCOMPARABLE, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
+"""From the gravest, for readers of reports; gates add up by the same order of their own."""
+
+WAIVABLE = (Outcome.FAIL, Outcome.INCONCLUSIVE)
+"""What a waiver in a report may cover."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,7 @@ def read_toml(path: Path) -> tuple[TomlText, dict[str, Any]]:
     content = content_of(path)
     try:
         return TomlText(label_of(path), content.splitlines()), tomllib.loads(content)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of 5,000 digits, or nested too deep
         place = re.search(r"at line (\d+)", str(error))
         line = int(place.group(1)) if place else len(content.splitlines())
         msg = f"{label_of(path)}:{line}: not valid TOML: {error}"

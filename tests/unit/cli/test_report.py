@@ -87,6 +87,12 @@ def test_diff_tells_what_moved_and_exits_0(runs: Path, capsys: pytest.CaptureFix
         (["--diff", "--check", "x.zip"], 2, "--check and --diff are asked for at once"),
         (["--bundle", "x.zip", "--out", "y"], 2, "--bundle and --out are asked for at once"),
         (["--bundle", "reports", "reports/first"], 2, "--bundle reports: it is a folder"),
+        (
+            ["--bundle", "reports/first/report.json", "reports/first"],
+            2,
+            "--bundle reports/first/report.json: a file that is no zip file is there",
+        ),
+        (["--bundle", "validate.toml", "reports/first"], 2, "would be replaced\n  do next: name"),
         (["--check", "x.zip"], 2, "x.zip: there is no such file"),
         (["--check", "x.zip", "reports/first"], 2, "--check takes the bundle alone"),
         (["--check", "validate.toml"], 4, "validate.toml: is no zip file: it begins with"),

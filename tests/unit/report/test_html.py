@@ -27,8 +27,8 @@ def test_the_first_screen_says_what_a_sceptic_asks():
     text = first_screen(FULL)
 
     for words in (
-        "FAIL rocm (emulated) against cuda",
-        "Cand is not the same model within the limits (1 of 65 gates are FAIL, 1 more are WAIVED)",
+        "INCOMPARABLE rocm (emulated) against cuda",
+        "Nothing may be concluded about cand (1 of 65 gates are INCOMPARABLE, 1 more are WAIVED)",
         "The candidate is EMULATED. Nothing here ran on the real device of this path.",
         "alpha = 1 % for the whole suite",
         "1 - beta = 95 % a gate",

