@@ -1,5 +1,6 @@
 """``validate selftest``: planted faults in, what each gate said of them out."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -110,17 +111,22 @@ def selftest(
 
 
 def _read(path: Path) -> "Selftest | None":
-    """The table that an earlier selftest left, if it is of this version's form."""
+    """The table that an earlier selftest left, if it is of this version's form and adds up."""
     from pydantic import ValidationError
 
-    from validate.schema.selftest import Selftest
+    from validate.schema.selftest import Selftest, table_contradiction
 
     if not path.is_file():
         return None
     try:
-        return Selftest.model_validate_json(path.read_bytes())
+        table = Selftest.model_validate_json(path.read_bytes())
     except ValidationError:
+        print(f"{path}: no table of this version; it is written anew", file=sys.stderr)
         return None
+    why = table_contradiction(table)
+    if why is not None:
+        print(f"{path}: {why}; it is written anew", file=sys.stderr)
+    return table if why is None else None
 
 
 def _split(given: list[str] | None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from validate.capture.provenance import sources_digest
-from validate.schema.selftest import Selftest, SelftestSummary
+from validate.schema.selftest import Selftest, SelftestSummary, table_contradiction
 from validate.schema.verdict import Outcome
 
 __all__ = ["SELFTEST_PATH", "load_summary", "selftest_sources", "summary_of"]
@@ -52,7 +52,8 @@ def summary_of(table: Selftest) -> SelftestSummary:
 def load_summary(root: Path) -> SelftestSummary | None:
     """The summary of the table below the project's ``root``; None where there is none.
 
-    A table of another form than this version's is no table: reports say that there is none.
+    A table of another form than this version's, or one that contradicts its own rows, is no table:
+    reports say that there is none.
     """
     path = root / SELFTEST_PATH
     if not path.is_file():
@@ -61,4 +62,4 @@ def load_summary(root: Path) -> SelftestSummary | None:
         table = Selftest.model_validate_json(path.read_bytes())
     except ValidationError:
         return None
-    return summary_of(table) if table.rows else None
+    return summary_of(table) if table.rows and table_contradiction(table) is None else None

@@ -136,6 +136,20 @@ class PlantedReport(_Record):
     """A fault was caught at one point at least; a control was flagged at none."""
     seconds: Number
 
+    def contradiction(self) -> str | None:
+        """Where the row says something else than its own points do; None where it does not."""
+        failed = self.points_failed
+        if not 0 <= failed <= self.points or self.points == 0:
+            return f"it says {failed} of {self.points} points failed"
+        if self.held != ((failed > 0) == (self.kind == "fault")):
+            return f"it says held {self.held} of a {self.kind} that failed at {failed} points"
+        told = {bool(self.clauses), self.first is not None, self.finding is not None}
+        if told != {failed > 0}:
+            return f"it says {failed} points failed; clauses, first and finding say otherwise"
+        if any(not 0 < count <= failed for count in self.clauses.values()):
+            return f"it says {failed} points failed; a clause counts another number"
+        return None
+
 
 class ConformanceSelftest(_Record):
     """Every planted operation fault and every control through the sweeps."""

@@ -1,6 +1,7 @@
 """What a selftest reports: every planted fault and every control, and what each gate said of it."""
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -8,7 +9,23 @@ from validate.schema.conformance import PlantedReport
 from validate.schema.fault import Expect, Where
 from validate.schema.verdict import Outcome
 
-__all__ = ["CaseReport", "CleanReport", "GateFinding", "Selftest", "SelftestSummary"]
+__all__ = [
+    "PAIRING",
+    "CaseReport",
+    "CleanReport",
+    "GateFinding",
+    "Said",
+    "Selftest",
+    "SelftestSummary",
+    "contradiction",
+    "said_of",
+    "table_contradiction",
+]
+
+PAIRING = "pairing"
+"""What catches a case whose captures do not match."""
+CAUGHT = (Outcome.FAIL, Outcome.INCOMPARABLE)
+GRAVEST = (Outcome.INCOMPARABLE, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -71,6 +88,83 @@ class CaseReport(_Record):
     leading: bool = True
     """At the severity of its record; what smaller ones say holds whatever it is."""
     seconds: Number
+
+
+class Said(NamedTuple):
+    """What follows from the gates of a case and its record, and from nothing else."""
+
+    verdict: Outcome
+    caught_by: tuple[str, ...]
+    missed_by: tuple[str, ...]
+    needed: int | None
+    held: bool
+
+
+def said_of(
+    gates: Sequence[GateFinding],
+    *,
+    is_fault: bool,
+    expect: Expect,
+    expected_gates: Sequence[str],
+    leading: bool,
+) -> Said:
+    """What the outcomes of gates say of a case, held against its record.
+
+    A control holds when every gate PASSes. A fault holds when the gravest outcome is that of its
+    record and every gate that the record names reached it; where the record expects INCONCLUSIVE,
+    being caught is no less. Where pairing refuses, every gate would have been INCOMPARABLE, for
+    nothing can be judged. Smaller severities than the record's hold whatever is said of them.
+
+    Raises:
+        ValueError: There is no gate, or one stands there twice.
+    """
+    outcome = {gate.gate: gate.outcome for gate in gates}
+    if not gates or len(outcome) != len(gates):
+        msg = f"it holds {len(gates)} gates of {len(outcome)} names"
+        raise ValueError(msg)
+    verdict = next(one for one in GRAVEST if one in outcome.values())
+    refused = outcome == {PAIRING: Outcome.INCOMPARABLE} and expect == Outcome.INCOMPARABLE.value
+    reached = {name for name, one in outcome.items() if one.value in (expect, Outcome.FAIL.value)}
+    missed = tuple(gate for gate in expected_gates if gate not in reached and not refused)
+    needed = [gate.needed for gate in gates if gate.needed is not None]
+    if not is_fault:
+        held = verdict is Outcome.PASS
+    elif expect == Outcome.INCONCLUSIVE.value:
+        held = verdict is Outcome.FAIL or (verdict is Outcome.INCONCLUSIVE and bool(needed))
+    else:
+        held = verdict.value == expect and not missed
+    return Said(
+        verdict=verdict,
+        caught_by=tuple(gate.gate for gate in gates if gate.outcome in CAUGHT),
+        missed_by=missed,
+        needed=max(needed, default=None),
+        held=held or not leading,
+    )
+
+
+def contradiction(row: CaseReport) -> str | None:
+    """Where a row says something else than its own gates do; None where it does not."""
+    try:
+        said = said_of(
+            row.gates,
+            is_fault=row.kind == "fault",
+            expect=row.expect,
+            expected_gates=row.expected_gates,
+            leading=row.leading,
+        )
+    except ValueError as error:
+        return str(error)
+    for name, value in said._asdict().items():
+        told = getattr(row, name)
+        if told != value:
+            return f"it says {name} {_plain(told)}, its gates and its record say {_plain(value)}"
+    return None
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "(none)"
+    return value.value if isinstance(value, Outcome) else str(value)
 
 
 class CleanReport(_Record):
@@ -147,3 +241,22 @@ class Selftest(_Record):
     held: bool
     """Every row held, none was left, and clean candidates alarm no more than allowed."""
     seconds: Number
+
+
+def table_contradiction(table: Selftest) -> str | None:
+    """Where a stored table says something else than its own rows do; None where it does not."""
+    for row in table.rows:
+        why = contradiction(row)
+        if why is not None:
+            return f"row {row.id}: {why}"
+    for planted in table.conformance:
+        why = planted.contradiction()
+        if why is not None:
+            return f"row {planted.id} in {planted.op}: {why}"
+    clean = table.clean
+    if clean is not None and not clean.alarms == len(clean.alarmed) <= clean.runs:
+        return f"{clean.alarms} alarms in {clean.runs} clean candidates, {len(clean.alarmed)} named"
+    open_rows = [row.id for row in (*table.rows, *table.conformance) if not row.held]
+    if table.held and (open_rows or table.left):
+        return f"it says that it held; {', '.join((*open_rows, *table.left)[:3])} did not"
+    return None

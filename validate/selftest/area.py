@@ -14,7 +14,9 @@ from validate.schema.conformance import PlantedReport
 from validate.schema.selftest import CaseReport, CleanReport, Selftest
 from validate.schema.verdict import Outcome
 from validate.selftest.cases import AREAS, Case, all_cases, find_area, in_area
-from validate.selftest.judge import judge_case, note_of, sources, write_note
+from validate.selftest.clean import allowed_alarms
+from validate.selftest.judge import judge_case, note_of, sources
+from validate.selftest.notes import read_planted, write_note
 from validate.selftest.operations import judge_named
 from validate.selftest.pool import Done, spread
 from validate.selftest.stage import Bench
@@ -232,7 +234,8 @@ def summed_up(
 def held(table: Selftest) -> bool:
     """Whether every row held, none is left, and clean candidates alarm no more than allowed."""
     rows = [row.held for row in table.rows] + [row.held for row in table.conformance]
-    spared = table.clean is None or table.clean.alarms <= table.clean.allowed
+    clean = table.clean
+    spared = clean is None or clean.runs == 0 or clean.alarms <= allowed_alarms(clean.runs)
     return all(rows) and not table.left and spared
 
 
@@ -250,9 +253,11 @@ def _judge(bench: Bench, fresh: bool, task: Planted) -> CaseReport | PlantedRepo
         msg = f"{task.name}: neither a case nor an operation"
         raise InputError(msg)
     note = note_of(bench, task.name, {"task": task.name, "sources": sources()})
-    if note.is_file() and not fresh:
-        return PlantedReport.model_validate_json(note.read_bytes())
-    row = judge_named(*task.operation)
+    kind, op, name = task.operation
+    kept = None if fresh else read_planted(note, kind=kind, op=op, name=name)
+    if kept is not None:
+        return kept
+    row = judge_named(kind, op, name)
     write_note(note, row.model_dump_json(indent=1))
     return row
 

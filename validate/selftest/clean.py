@@ -22,7 +22,8 @@ from validate.schema import Prompt, Side
 from validate.schema.selftest import CaseReport, CleanReport
 from validate.schema.verdict import Outcome
 from validate.selftest.cases import AREAS, Case
-from validate.selftest.judge import note_of, row_of, sources, write_note
+from validate.selftest.judge import judged_gates, note_of, row_of, sources
+from validate.selftest.notes import read_row, write_note
 from validate.selftest.pool import Done, spread
 from validate.selftest.recall import recalling
 from validate.selftest.stage import Bench, Stage, set_stage
@@ -203,8 +204,9 @@ def _judge(bench: Bench, fresh: bool, task: _Run) -> CaseReport:  # noqa: FBT001
             "beside": " ".join(capture_digest(side) for side in beside),
         },
     )
-    if note.is_file() and not fresh:
-        return CaseReport.model_validate_json(note.read_bytes())
+    kept = None if fresh else read_row(note, case, gates=judged_gates(suite, case))
+    if kept is not None:
+        return kept
     areas = AREAS[case.stage].judges
     project.runs.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="clean-", dir=project.runs) as folder:

@@ -1,7 +1,6 @@
 """One planted fault or control: captured, compared with the reference, and held against its record."""
 
 import math
-import os
 import tempfile
 import time
 from collections.abc import Mapping
@@ -17,23 +16,20 @@ from validate.run import compare
 from validate.run.selftest_summary import selftest_sources
 from validate.schema import Side
 from validate.schema.report import GateReport, Report
-from validate.schema.selftest import CaseReport, GateFinding
+from validate.schema.selftest import PAIRING, CaseReport, GateFinding, said_of
 from validate.schema.suite import Limits, Suite
 from validate.schema.verdict import Outcome
 from validate.selftest.cases import AREAS, Case
+from validate.selftest.notes import read_row, write_note
 from validate.selftest.planted import planted_folders, planted_sides
 from validate.selftest.recall import recalling
 from validate.selftest.stage import Bench, Stage, digest, make_cand, set_stage, stage_key
 from validate.suite import limits_digest, load_limits, load_suite
 
-__all__ = ["judge_case", "note_of", "row_of", "sources", "write_note"]
+__all__ = ["judge_case", "judged_gates", "note_of", "row_of", "sources"]
 
-CAUGHT = (Outcome.FAIL, Outcome.INCOMPARABLE)
-GRAVEST = (Outcome.INCOMPARABLE, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
 MOST_REASON = 300
 """Characters kept of what a gate or pairing said."""
-PAIRING = "pairing"
-"""What catches a case whose captures do not match."""
 EVALS_SUITE = "suites/evals.toml"
 """Suite of two lm-eval folders, below the project's root."""
 sources = selftest_sources
@@ -68,12 +64,12 @@ def judge_case(bench: Bench, case: Case, *, fresh: bool) -> CaseReport:
     law = {"sources": sources(), "suite": suite.digest, "limits": limits_digest(limits)}
     if case.stage == "evals":
         note = note_of(bench, case.key, {"case": repr(case)} | law)
-        kept = None if fresh else _read(note)
+        kept = None if fresh else read_row(note, case, gates=judged_gates(suite, case))
         row = kept or _evals(case, suite, limits)
     else:
         found = _stage(bench, case, project, suite)
         note = note_of(bench, case.key, stage_key(case, found.stage, project) | law)
-        kept = None if fresh else _read(note)
+        kept = None if fresh else read_row(note, case, gates=judged_gates(suite, case))
         row = kept or _judged(bench, case, found, project=project, suite=suite, limits=limits)
     if kept is not None:
         return kept.model_copy(update={"reused": True})
@@ -82,22 +78,16 @@ def judge_case(bench: Bench, case: Case, *, fresh: bool) -> CaseReport:
     return row
 
 
+def judged_gates(suite: Suite, case: Case) -> tuple[str, ...]:
+    """Gates of the suite that a comparison judges the case by."""
+    judges = AREAS[case.stage].judges
+    return tuple(gate.name for gate in suite.gates if gate.area in judges)
+
+
 def note_of(bench: Bench, name: str, key: Mapping[str, str]) -> Path:
     """The file that keeps a row, named by everything that the row rests on."""
     folder = bench.rows or _project(bench.project).runs / "selftest"
     return folder / f"{name.replace(' ', '-')}-{digest(dict(key))[:20]}.json"
-
-
-def write_note(note: Path, text: str) -> None:
-    """Keep a row; whoever is interrupted leaves the file as it was."""
-    note.parent.mkdir(parents=True, exist_ok=True)
-    part = note.with_suffix(f".{os.getpid()}")
-    part.write_text(text + "\n", "utf-8")
-    part.replace(note)
-
-
-def _read(note: Path) -> CaseReport | None:
-    return CaseReport.model_validate_json(note.read_bytes()) if note.is_file() else None
 
 
 @cache
@@ -167,79 +157,61 @@ def _evals(case: Case, suite: Suite, limits: Limits) -> CaseReport:
 
 def _refused(case: Case, error: IncomparableError, *, ref: Side, cand: Side) -> CaseReport:
     """The row of a case whose captures do not match: pairing alone says so."""
-    verdict = Outcome.INCOMPARABLE
-    why = " ".join(" ".join(str(error).split()).split(" do next:")[:1])
-    # A gate that would have been INCOMPARABLE is, for nothing can be judged.
-    wanted = verdict.value == case.expect
-    return CaseReport(
-        id=case.id,
-        kind="fault" if case.is_fault else "control",
-        title=case.title,
-        source=case.source,
-        cand=cand.label,
-        ref=ref.label,
-        prompts=len(cand.prompts),
-        severity=case.severity,
-        expect=case.expect,
-        expected_gates=case.gates,
-        verdict=verdict,
-        caught_by=(PAIRING,),
-        missed_by=() if wanted else case.gates,
-        gates=(GateFinding(gate=PAIRING, outcome=verdict, value=None, reason=why[:MOST_REASON]),),
-        finding=f"{PAIRING}: {why[:MOST_REASON]}",
-        held=wanted or not case.leading,
-        stage=case.stage,
-        where=case.where,
-        leading=case.leading,
-        seconds=0.0,
-    )
+    why = " ".join(" ".join(str(error).split()).split(" do next:")[:1])[:MOST_REASON]
+    found = GateFinding(gate=PAIRING, outcome=Outcome.INCOMPARABLE, value=None, reason=why)
+    return _row(case, (found,), sides=(ref.label, cand.label), prompts=len(cand.prompts))
 
 
 def row_of(case: Case, report: Report, *, areas: tuple[str, ...], prompts: int) -> CaseReport:
     """What a comparison said of a case, held against its record.
 
-    A control holds when every gate of the areas PASSes. A fault holds when the gravest outcome
-    is that of its record and every gate that the record names reached it; where the record
-    expects INCONCLUSIVE, being caught is no less. Smaller severities than the record's hold
-    whatever is said of them.
+    Args:
+        case: What was judged.
+        report: What was said.
+        areas: Areas of gates that count.
+        prompts: How many were compared.
     """
     judged = [gate for gate in report.gates if gate.name.partition(".")[0] in areas]
     gates = tuple(_finding(gate) for gate in judged)
-    verdict = next(one for one in GRAVEST if any(gate.outcome is one for gate in gates))
-    caught = tuple(gate.gate for gate in gates if gate.outcome in CAUGHT)
-    outcome = {gate.gate: gate.outcome.value for gate in gates}
+    sides = (report.ref.label, report.cand.label)
+    return _row(case, gates, sides=sides, prompts=prompts, effect=dict(case.sample.effects))
+
+
+def _row(
+    case: Case,
+    gates: tuple[GateFinding, ...],
+    *,
+    sides: tuple[str, str],
+    prompts: int,
+    effect: Mapping[str, float] | None = None,
+) -> CaseReport:
     wanted = case.gates if case.is_fault else ()
-    missed = tuple(
-        gate for gate in wanted if outcome.get(gate) not in (case.expect, Outcome.FAIL.value)
+    said = said_of(
+        gates,
+        is_fault=case.is_fault,
+        expect=case.expect,
+        expected_gates=wanted,
+        leading=case.leading,
     )
-    needed = [gate.needed for gate in gates if gate.needed is not None]
-    if not case.is_fault:
-        held = verdict is Outcome.PASS
-    elif case.expect == Outcome.INCONCLUSIVE.value:
-        told = verdict is Outcome.INCONCLUSIVE and bool(needed)
-        held = told or verdict is Outcome.FAIL
-    else:
-        held = verdict.value == case.expect and not missed
-    held = held or not case.leading
     return CaseReport(
         id=case.id,
         kind="fault" if case.is_fault else "control",
         title=case.title,
         source=case.source,
-        cand=report.cand.label,
-        ref=report.ref.label,
+        ref=sides[0],
+        cand=sides[1],
         prompts=prompts,
         severity=case.severity,
         expect=case.expect,
         expected_gates=wanted,
-        effect=dict(case.sample.effects),
-        verdict=verdict,
-        caught_by=caught,
-        missed_by=missed,
-        needed=max(needed, default=None),
+        effect=dict(effect or {}),
+        verdict=said.verdict,
+        caught_by=said.caught_by,
+        missed_by=said.missed_by,
+        needed=said.needed,
         gates=gates,
-        finding=_loudest(case, gates, verdict),
-        held=held,
+        finding=_loudest(case, gates, said.verdict),
+        held=said.held,
         stage=case.stage,
         where=case.where,
         leading=case.leading,

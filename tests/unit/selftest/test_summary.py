@@ -7,10 +7,28 @@ import pytest
 from tests.unit.run.made import run, side
 from validate.report import render_console
 from validate.run.selftest_summary import SELFTEST_PATH, load_summary, selftest_sources, summary_of
-from validate.schema.selftest import CaseReport, Selftest
+from validate.schema.selftest import (
+    CaseReport,
+    CleanReport,
+    GateFinding,
+    Selftest,
+    said_of,
+    table_contradiction,
+)
+from validate.schema.verdict import Outcome
 
 
-def row(name: str, *, kind="fault", verdict="FAIL", held=True, leading=True) -> CaseReport:
+def row(name: str, *, kind="fault", outcome=Outcome.FAIL, leading=True, **record) -> CaseReport:
+    """One gate; what is said of it follows from its outcome and the record."""
+    needed = 9 if outcome is Outcome.INCONCLUSIVE else None
+    gates = (
+        GateFinding(gate="logits.kl_max", outcome=outcome, value=1.0, reason=None, needed=needed),
+    )
+    expect = record.get("expect", "FAIL" if kind == "fault" else "PASS")
+    wanted = ("logits.kl_max",) if kind == "fault" else ()
+    said = said_of(
+        gates, is_fault=kind == "fault", expect=expect, expected_gates=wanted, leading=leading
+    )
     return CaseReport(
         id=name,
         kind=kind,
@@ -19,24 +37,23 @@ def row(name: str, *, kind="fault", verdict="FAIL", held=True, leading=True) -> 
         cand="rocm",
         ref="cuda",
         prompts=1,
-        expect="FAIL",
-        verdict=verdict,
-        caught_by=("logits.kl_max",) if verdict == "FAIL" else (),
-        gates=(),
+        expect=expect,
+        expected_gates=wanted,
+        gates=gates,
         finding=None,
-        held=held,
         leading=leading,
         seconds=0.0,
+        **said._asdict(),
     )
 
 
 def table(**changes) -> Selftest:
     rows = (
         row("A"),
-        row("A", verdict="PASS", leading=False),
-        row("B", verdict="INCONCLUSIVE"),
-        row("C", kind="control", verdict="PASS"),
-        row("D", kind="control", held=False),
+        row("A", outcome=Outcome.PASS, leading=False),
+        row("B", outcome=Outcome.INCONCLUSIVE, expect="INCONCLUSIVE"),
+        row("C", kind="control", outcome=Outcome.PASS),
+        row("D", kind="control"),
     )
     fields = {
         "tool_version": "0",
@@ -86,3 +103,30 @@ def test_table_of_another_form_is_none(tmp_path: Path, text: str) -> None:
 
     path.write_text(table().model_dump_json())
     assert load_summary(tmp_path) == summary_of(table())
+
+
+def test_table_that_contradicts_its_rows_is_none(tmp_path: Path) -> None:
+    """A fault that nothing caught is said to hold; alarms are named and not counted."""
+    path = tmp_path / SELFTEST_PATH
+    path.parent.mkdir(parents=True)
+    missed = row("E", outcome=Outcome.PASS).model_copy(update={"held": True})
+    clean = CleanReport(
+        runs=3,
+        alarms=0,
+        allowed=1,
+        open=0,
+        prompts=1,
+        alarmed=("rocm: x",),
+        sources_digest="0" * 64,
+        date="",
+        seconds=1.0,
+    )
+    for changes, said in (
+        ({"rows": (missed,)}, "row E: it says held True, its gates and its record say False"),
+        ({"clean": clean}, "0 alarms in 3 clean candidates, 1 named"),
+        ({"held": True}, "it says that it held; D did not"),
+    ):
+        path.write_text(table(**changes).model_dump_json())
+
+        assert load_summary(tmp_path) is None
+        assert table_contradiction(table(**changes)) == said
