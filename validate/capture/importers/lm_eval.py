@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from validate.capture.digest import file_sha256
 from validate.capture.importers._folder import UNTOLD, EvalFolder, manifest_of
 from validate.capture.importers._samples import read_items
+from validate.capture.jsontext import whole
 from validate.capture.messages import Fault, blame, capture_error, some
 from validate.schema.evals import SIDECAR, EvalItem, EvalRequests, EvalSet, EvalTask, OutputType
 
@@ -86,7 +87,7 @@ def _homes(folder: Path) -> list[Path]:
 def _head(path: Path, label: str) -> _Run:
     with blame(label, path, do_next=RERUN):
         try:
-            head = json.loads(path.read_text("utf-8"))
+            head = json.loads(path.read_text("utf-8"), parse_int=whole)
         except ValueError as err:
             msg = f"is no whole JSON file: {err} (half-written?)"
             raise Fault(msg) from err
