@@ -9,7 +9,10 @@ from pydantic import BaseModel, ValidationError
 
 from validate.capture.messages import Fault, validation_fault
 
-__all__ = ["canonical", "compact", "parse", "parse_record", "record_line"]
+__all__ = ["canonical", "compact", "parse", "parse_record", "record_line", "whole"]
+
+MOST_DIGITS = 40
+INT64 = range(-(2**63), 2**63)
 
 Record = TypeVar("Record", bound=BaseModel)
 
@@ -60,12 +63,27 @@ def _finite(text: str) -> float:
     return value
 
 
+def whole(text: str) -> int:
+    """A whole number as every array can hold it.
+
+    Raises:
+        Fault: It is beyond int64.
+        ValueError: It has more than 4,300 digits.
+    """
+    value = int(text)
+    if value not in INT64:
+        shown = text if len(text) <= MOST_DIGITS else f"{text[:MOST_DIGITS]}… ({len(text)} digits)"
+        msg = f"{shown} is beyond the range of int64, -2^63 to 2^63 - 1"
+        raise Fault(msg)
+    return value
+
+
 def parse(data: bytes) -> Any:
     """Parse strict JSON.
 
     Raises:
         Fault: Not UTF-8, not JSON, nested too deep, a key given twice in one
-            object, or a number that is NaN or infinite.
+            object, or a number that is NaN, infinite or a whole one beyond int64.
     """
     try:
         return json.loads(
@@ -73,6 +91,7 @@ def parse(data: bytes) -> Any:
             object_pairs_hook=_unique,
             parse_constant=_no_constant,
             parse_float=_finite,
+            parse_int=whole,
         )
     except UnicodeDecodeError as err:
         msg = f"is not UTF-8 at byte {err.start}"
@@ -99,7 +118,11 @@ def parse_record(kind: type[Record], data: bytes, what: str) -> Record:
     Raises:
         Fault: As ``parse``, or a field is missing, unknown or of another type.
     """
-    parse(data)
+    try:
+        parse(data)
+    except Fault as fault:
+        msg = f"{what}: {fault.what}"
+        raise Fault(msg, **fault.facts) from fault
     try:
         return kind.model_validate_json(data, strict=True)
     except ValidationError as err:

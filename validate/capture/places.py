@@ -1,5 +1,7 @@
 """Where results will go, looked at before an hour goes into what they are."""
 
+import errno
+import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,6 +9,9 @@ from pathlib import Path
 from validate.errors import InputError
 
 __all__ = ["fit_file", "fit_folder"]
+
+LONGEST_BELOW = 64
+"""Bytes that names below a folder may take."""
 
 
 def fit_folder(option: str, folder: Path | None, *, files: Iterable[str] = ()) -> None:
@@ -27,7 +32,7 @@ def fit_folder(option: str, folder: Path | None, *, files: Iterable[str] = ()) -
         _probe(folder)
         taken = [name for name in files if (folder / name).is_dir()]
     except OSError as error:
-        why = "it is a file, no folder" if folder.is_file() else error.strerror
+        why = "it is a file, no folder" if _is_file(folder) else error.strerror
         msg = f"{option} {folder}: nothing can be written there ({why}); {_next(option, 'folder')}"
         raise InputError(msg) from error
     if taken:
@@ -47,17 +52,20 @@ def fit_file(option: str, file: Path | None) -> None:
     """
     if file is None:
         return
-    if file.is_dir():
-        msg = f"{option} {file}: it is a folder; {_next(option, 'file')}"
-        raise InputError(msg)
-    if not file.parent.is_dir():
-        msg = f"{option} {file}: there is no folder {file.parent}; {_next(option, 'file')}"
-        raise InputError(msg)
     try:
-        _probe(file.parent)
+        is_folder, has_parent = file.is_dir(), file.parent.is_dir()
+        if has_parent and not is_folder:
+            _fit_name(file.parent, file)
+            _probe(file.parent)
     except OSError as error:
         msg = f"{option} {file}: it cannot be written ({error.strerror}); {_next(option, 'file')}"
         raise InputError(msg) from error
+    if is_folder:
+        msg = f"{option} {file}: it is a folder; {_next(option, 'file')}"
+        raise InputError(msg)
+    if not has_parent:
+        msg = f"{option} {file}: there is no folder {file.parent}; {_next(option, 'file')}"
+        raise InputError(msg)
 
 
 def _next(option: str, what: str) -> str:
@@ -70,8 +78,24 @@ def _probe(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             return
     there = next(parent for parent in (folder, *folder.absolute().parents) if _exists(parent))
+    _fit_name(there, folder)
     with tempfile.TemporaryDirectory(dir=there, prefix=".validate-probe-"):
         return
+
+
+def _fit_name(there: Path, place: Path) -> None:
+    """Meet a name that is too long now: the system says so only once its folder is there."""
+    path, name = os.pathconf(there, "PC_PATH_MAX"), os.pathconf(there, "PC_NAME_MAX")
+    whole = os.fsencode(place.absolute())
+    if len(whole) + LONGEST_BELOW > path or any(len(part) > name for part in whole.split(b"/")):
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _exists(path: Path) -> bool:

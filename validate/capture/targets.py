@@ -70,9 +70,10 @@ def parse_target(text: str, project: Project, *, faults: FaultSides) -> Target:
             "  do next: validate list targets"
         )
         raise InputError(msg)
-    if "/" in text or (text and Path(text).is_dir()):
-        return _folder(text, project)
     name, colon, rest = text.partition(":")
+    is_folder = _is_folder(text)
+    if is_folder or ("/" in text and not (colon and name in project.targets)):
+        return _folder(text, project)
     entry = _entry(text, name, project)
     options = _options(text, name, rest, entry, faults) if colon else {}
     runs_here = entry.kind == "torch"
@@ -86,10 +87,18 @@ def parse_target(text: str, project: Project, *, faults: FaultSides) -> Target:
     )
 
 
+def _is_folder(text: str) -> bool:
+    """Whether there is one; a name that no system could hold is none."""
+    try:
+        return bool(text) and Path(text).is_dir()
+    except OSError:
+        return False
+
+
 def _folder(text: str, project: Project) -> Target:
     folder = Path(text)
-    if not folder.is_dir():
-        here = [str(p) for p in folder.parent.iterdir()] if folder.parent.is_dir() else []
+    if not _is_folder(text):
+        here = [str(p) for p in folder.parent.iterdir()] if _is_folder(str(folder.parent)) else []
         msg = (
             f"target '{text}': no such folder{did_you_mean(str(folder), here)}\n"
             f"  known names: {', '.join(project.targets)}\n"
@@ -120,7 +129,8 @@ def _options(
         if not equals or not key or not value:
             msg = (
                 f"target '{text}': '{part}' is not key=value\n"
-                f"  known keys of {name}: {', '.join(entry.keys) or '(none)'}"
+                f"  known keys of {name}: {', '.join(entry.keys) or '(none)'}\n"
+                f"  do next: {name} alone, or {name}:key=value; validate list targets has the values"
             )
             raise InputError(msg)
         if key not in entry.keys:
@@ -131,7 +141,9 @@ def _options(
             )
             raise InputError(msg)
         if key in options:
-            msg = f"target '{text}': the key '{key}' is given twice"
+            msg = (
+                f"target '{text}': the key '{key}' is given twice\n  do next: leave one of them out"
+            )
             raise InputError(msg)
         _check_value(text, key, value, entry, faults)
         options[key] = value

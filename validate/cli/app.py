@@ -25,12 +25,17 @@ from validate.cli import (
     report,
     selftest,
 )
-from validate.errors import ValidateError
+from validate.errors import InputError, ValidateError
 
 __all__ = ["EXIT_BUG", "EXIT_INTERRUPTED", "app", "main"]
 
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
+PLACES = (
+    *("--out", "--rows", "--bundle", "--tasks", "--suite", "--claims", "--check", "--case"),
+    "--prompts",
+)
+"""Options that name a file or a folder."""
 TRACEBACK = "--traceback"
 
 app = typer.Typer(
@@ -107,6 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = TRACEBACK in arguments or os.environ.get("VALIDATE_DEBUG") == "1"
     arguments = _explain_all([argument for argument in arguments if argument != TRACEBACK])
     try:
+        _refuse_empty(arguments)
         code = _run(arguments)
         sys.stdout.flush()
     except Exception as error:  # noqa: BLE001  the last line of defence; every error gets a code
@@ -117,6 +123,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted; an unfinished capture is taken up again", file=sys.stderr)
         code = EXIT_INTERRUPTED
     return code
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """An empty place is no place: as a path it would be the current folder.
+
+    Raises:
+        InputError: An option that names a file or folder is given an empty text.
+    """
+    for at, word in enumerate(arguments):
+        option, equals, value = word.partition("=")
+        given = value if equals else "".join(arguments[at + 1 : at + 2])
+        if option in PLACES and not given.strip() and (equals or at + 1 < len(arguments)):
+            msg = (
+                f'{option} "": no place is named; nothing was done\n'
+                f"  do next: name one, or leave {option} out"
+            )
+            raise InputError(msg)
 
 
 def _explain_all(arguments: list[str]) -> list[str]:

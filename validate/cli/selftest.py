@@ -80,6 +80,7 @@ def selftest(
         prompts=_split(prompt),
         rows=rows,
     )
+    _check_prompts(bench.prompts, project.root / load_suite(bench.suite).prompts)
     earlier = None if out is None or ids or quick or area != ALL else _read(out / TABLE)
     with show_progress() as progress:
         if clean:
@@ -108,6 +109,21 @@ def selftest(
     printed = {ReportFormat.JSON: as_json, ReportFormat.MARKDOWN: page.rstrip("\n")}
     print(printed.get(output) or area_selftest_console(result))
     return 0 if result.held else 1
+
+
+def _check_prompts(names: tuple[str, ...], prompt_set: Path) -> None:
+    """Refuse prompts that the suite's prompt set does not hold, before anything is captured."""
+    from validate.capture.targets import did_you_mean
+    from validate.suite import load_prompts
+
+    known = [prompt.id for prompt in load_prompts(prompt_set)] if names else []
+    for name in names:
+        if name not in known:
+            msg = (
+                f"--prompt {name}: the suite's prompt set has no such prompt"
+                f"{did_you_mean(name, known)}"
+            )
+            raise InputError(msg)
 
 
 def _read(path: Path) -> "Selftest | None":

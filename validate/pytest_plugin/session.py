@@ -106,6 +106,9 @@ def check(asked: Asked) -> None:
     from validate.faults import FAULT_SIDES
 
     if asked.out is not None:
+        if not str(asked.out).strip():
+            msg = '--validate-report "": no folder is named; nothing was done'
+            raise InputError(msg)
         fit_folder("--validate-report", asked.cwd / asked.out)
     project = _project(asked)
     for target in (asked.ref, asked.cand):

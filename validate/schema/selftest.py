@@ -256,7 +256,8 @@ def table_contradiction(table: Selftest) -> str | None:
     clean = table.clean
     if clean is not None and not clean.alarms == len(clean.alarmed) <= clean.runs:
         return f"{clean.alarms} alarms in {clean.runs} clean candidates, {len(clean.alarmed)} named"
-    open_rows = [row.id for row in (*table.rows, *table.conformance) if not row.held]
+    open_rows = [row.id for row in table.rows if not row.held]
+    open_rows += [planted.id for planted in table.conformance if not planted.held]
     if table.held and (open_rows or table.left):
         return f"it says that it held; {', '.join((*open_rows, *table.left)[:3])} did not"
     return None

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from validate.schema.prompts import Int64
 from validate.schema.sampling import SamplingParams
 
 __all__ = ["DRAWN_KINDS", "Stream"]
@@ -19,7 +20,7 @@ class Stream(BaseModel):
 
     prompt: str
     kind: Literal["greedy", "sampled", "spec-greedy", "spec-sampled"]
-    token_ids: tuple[int, ...]
+    token_ids: tuple[Int64, ...]
     logprobs: tuple[float | None, ...]
     """Natural-log probability of each emitted token by the path that emitted it; None: not finite."""
     finish_reason: Literal["length", "stop"]

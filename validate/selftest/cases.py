@@ -168,10 +168,11 @@ def find_area(name: str) -> Area:
     for area in AREAS.values():
         if name in area.judges:
             return area
-    known = tuple(dict.fromkeys(a for area in AREAS.values() for a in (area.name, *area.judges)))
+    areas = (a for area in AREAS.values() for a in (area.name, *area.judges))
+    known = tuple(dict.fromkeys((*areas, "pairing", "conformance", "all")))
     msg = (
-        f"--area {name}: nothing is planted in it yet{did_you_mean(name, known)}\n"
-        f"  known: {', '.join(known)}, pairing, conformance"
+        f"--area {name}: there is no such area{did_you_mean(name, known)}\n"
+        f"  known: {', '.join(known)}"
     )
     raise InputError(msg)
 

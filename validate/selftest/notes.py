@@ -51,7 +51,9 @@ def read_row(note: Path, case: Case, *, gates: Sequence[str]) -> CaseReport | No
     if row is None:
         return None
     why = _other_case(row, case) or contradiction(row) or _missing(row, gates)
-    return row if why is None else _doubted(note, why)
+    if why is not None:
+        _doubt(note, why)
+    return row if why is None else None
 
 
 def read_planted(note: Path, *, kind: str, op: str, name: str) -> PlantedReport | None:
@@ -63,7 +65,9 @@ def read_planted(note: Path, *, kind: str, op: str, name: str) -> PlantedReport 
         why: str | None = f"it is of {row.kind} {row.id} in {row.op}, not of {kind} {name} in {op}"
     else:
         why = row.contradiction()
-    return row if why is None else _doubted(note, why)
+    if why is not None:
+        _doubt(note, why)
+    return row if why is None else None
 
 
 def _read(kind: type[Row], note: Path) -> Row | None:
@@ -72,15 +76,16 @@ def _read(kind: type[Row], note: Path) -> Row | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        return _doubted(note, f"it cannot be read: {error.strerror}")
+        _doubt(note, f"it cannot be read: {error.strerror}")
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"]))
         said = f"{where}: {first['msg']}" if where else first["msg"]
-        return _doubted(note, f"it holds no row of this version ({said})")
+        _doubt(note, f"it holds no row of this version ({said})")
+    return None
 
 
-def _doubted(note: Path, why: str) -> None:
+def _doubt(note: Path, why: str) -> None:
     log.warning("%s: %s; the row is judged anew", note, " ".join(why.split()))
 
 

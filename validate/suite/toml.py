@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,12 +71,36 @@ def read_toml(path: Path) -> tuple[TomlText, dict[str, Any]]:
     """
     content = content_of(path)
     try:
-        return TomlText(label_of(path), content.splitlines()), tomllib.loads(content)
+        values = tomllib.loads(content)
     except (ValueError, RecursionError) as error:  # also of 5,000 digits, or nested too deep
         place = re.search(r"at line (\d+)", str(error))
         line = int(place.group(1)) if place else len(content.splitlines())
         msg = f"{label_of(path)}:{line}: not valid TOML: {error}"
         raise SuiteError(msg) from error
+    except ValueError as error:  # an integer of more than 4,300 digits
+        msg = f"{label_of(path)}: not valid TOML: {error}"
+        raise SuiteError(msg) from error
+    text = TomlText(label_of(path), content.splitlines())
+    for key, value in _integers("", values):
+        if not -(2**63) <= value < 2**63:
+            msg = text.at(
+                text.line(rf"^\s*{re.escape(key)}\s*="),
+                f"{key} is beyond the range of int64, -2^63 to 2^63 - 1",
+            )
+            raise SuiteError(msg)
+    return text, values
+
+
+def _integers(key: str, value: object) -> Iterator[tuple[str, int]]:
+    """Every whole number of a file with the key that it stands under."""
+    if isinstance(value, dict):
+        for name, held in value.items():
+            yield from _integers(name, held)
+    elif isinstance(value, list):
+        for held in value:
+            yield from _integers(key, held)
+    elif isinstance(value, int):
+        yield key, value
 
 
 def problem_of(item: ErrorDetails, record: type[BaseModel]) -> str:

@@ -92,3 +92,14 @@ def test_a_file_that_cannot_be_written_is_refused(place: Path, name: str, why: s
 def test_nothing_asked_for_is_nothing_to_look_at() -> None:
     fit_folder("--out", None)
     fit_file("--out", None)
+
+
+@pytest.mark.parametrize("name", ["n" * 300, f"new/{'n' * 300}/deep", "/".join(["n" * 200] * 30)])
+def test_a_name_that_no_system_holds_is_refused(place: Path, name: str) -> None:
+    """Also where the system would say so only once the folder above it is made."""
+    with pytest.raises(
+        InputError, match=r"--out .*nothing can be written there \(File name too long"
+    ):
+        fit_folder("--out", place / name)
+    with pytest.raises(InputError, match=r"--bundle .*(File name too long|there is no folder)"):
+        fit_file("--bundle", place / name)

@@ -222,3 +222,20 @@ def test_wrong_project_files_are_refused_by_key(
 
     assert str(caught.value).startswith(f"{path}: ")
     assert said in str(caught.value)
+
+
+def test_wrong_value_with_slashes_is_a_value_and_no_folder(project: Project) -> None:
+    message = refused("rocm:pad=../../x", project)
+
+    assert "pad='../../x' is unknown" in message
+    assert "known values of pad: zero, tile, repeat" in message
+
+
+@pytest.mark.parametrize("text", ["rocm:", "rocm:pad", "rocm:pad=tile,pad=zero"])
+def test_what_is_no_list_of_keys_has_a_next_step(text: str, project: Project) -> None:
+    assert "\n  do next: " in refused(text, project)
+
+
+@pytest.mark.parametrize("text", ["n" * 300, f"{'n' * 300}/x", f"./{'n' * 300}"])
+def test_name_that_no_system_holds_is_unknown(text: str, project: Project) -> None:
+    assert refused(text, project).startswith(f"target '{text}': no ")

@@ -152,8 +152,32 @@ def test_every_fault_of_sampling_and_speculation_is_planted() -> None:
 def test_unknown_area_and_unknown_fault_are_refused() -> None:
     with pytest.raises(InputError, match=r"--area speculativ: .*did you mean 'speculative'"):
         find_area("speculativ")
+    with pytest.raises(InputError, match=r"--area nonsense: there is no such area"):
+        planned("nonsense")
     with pytest.raises(InputError, match=r"--only-fault SA-1: no fault and no control"):
         planned("speculative", ids=["SA-1"])
+
+
+def test_unknown_prompt_is_refused_before_anything_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+
+    assert main(["selftest", "--only-fault", "VX-01", "--prompt", "text-0"]) == 2
+    assert (
+        "--prompt text-0: the suite's prompt set has no such prompt; did you mean 'text-"
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("option", ["--out", "--rows"])
+@pytest.mark.parametrize("given", [[""], [" "]])
+def test_empty_place_is_refused(
+    option: str, given: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["selftest", option, *given]) == 2
+    assert main(["selftest", f"{option}={given[0]}"]) == 2
+    assert f'{option} "": no place is named' in capsys.readouterr().err
 
 
 def test_random_prompts_are_short_and_always_the_same() -> None:

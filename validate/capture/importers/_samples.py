@@ -49,7 +49,7 @@ def read_items(
                 yield number, read.item(line)
             except ValidationError as err:
                 raise _broken(number, line, err) from err
-            except (ValueError, TypeError, LookupError) as err:
+            except (ValueError, TypeError, LookupError, OverflowError) as err:
                 msg = f"line {number} holds no answer that can be read: {err}"
                 raise Fault(msg) from err
 
@@ -145,13 +145,15 @@ def _validator(metrics: Sequence[str], kind: OutputType) -> SchemaValidator:
     request = _record({"arg_1": anything})
     finish: list[Literal["stop", "length"]] = ["stop", "length"]
     beside = {
-        "prompt_tokens": core_schema.nullable_schema(core_schema.int_schema(strict=True, ge=0)),
+        "prompt_tokens": core_schema.nullable_schema(
+            core_schema.int_schema(strict=True, ge=0, lt=2**63)
+        ),
         "prompt_tokens_hash": text,
-        "bos": core_schema.nullable_schema(core_schema.int_schema(strict=True, ge=0)),
+        "bos": core_schema.nullable_schema(core_schema.int_schema(strict=True, ge=0, lt=2**63)),
         "truncated": core_schema.nullable_schema(core_schema.bool_schema(strict=True)),
         "finish_reason": core_schema.nullable_schema(core_schema.literal_schema(finish)),
         "token_ids": core_schema.nullable_schema(
-            core_schema.list_schema(core_schema.int_schema(strict=True))
+            core_schema.list_schema(core_schema.int_schema(strict=True, ge=-(2**63), lt=2**63))
         ),
     }
     keys: dict[str, core_schema.CoreSchema] = dict.fromkeys(metrics, anything)
@@ -169,7 +171,7 @@ def _validator(metrics: Sequence[str], kind: OutputType) -> SchemaValidator:
     if kind in ("generate_until", "unknown"):
         keys["filtered_resps"] = anything
         keys["arguments"] = core_schema.nullable_schema(_record({REQUEST: request}))
-    number = core_schema.typed_dict_field(core_schema.int_schema(strict=True, ge=0))
+    number = core_schema.typed_dict_field(core_schema.int_schema(strict=True, ge=0, lt=2**63))
     return SchemaValidator(_record(keys, doc_id=number))
 
 

@@ -12,6 +12,7 @@ from validate.capture.digest import file_sha256
 from validate.capture.importers._folder import UNTOLD, EvalFolder, manifest_of
 from validate.capture.importers._samples import read_items
 from validate.capture.importers._task_config import task_config
+from validate.capture.jsontext import whole
 from validate.capture.messages import Fault, blame, capture_error, some
 from validate.schema.evals import SIDECAR, EvalItem, EvalRequests, EvalSet, EvalTask, OutputType
 
@@ -87,7 +88,7 @@ def _homes(folder: Path) -> list[Path]:
 def _head(path: Path, label: str) -> _Run:
     with blame(label, path, do_next=RERUN):
         try:
-            head = json.loads(path.read_text("utf-8"))
+            head = json.loads(path.read_text("utf-8"), parse_int=whole)
         except ValueError as err:
             msg = f"is no whole JSON file: {err} (half-written?)"
             raise Fault(msg) from err
