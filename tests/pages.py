@@ -108,6 +108,7 @@ def report_with(text: str) -> Report:
     )
     return report.model_copy(
         update={
+            "verdict": Outcome.FAIL,
             "notes": (text,),
             "not_tested": (text,),
             "gates": (*report.gates[:4], gate),
