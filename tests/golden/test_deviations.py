@@ -113,6 +113,7 @@ def test_a_clean_float8_prefill_is_within_its_budgets(tmp_path, ref, form):
         assert (by_name[name].outcome, by_name[name].deviation) == ("PASS", None)
 
 
+@LONG
 def test_a_bfloat16_state_is_within_its_budgets(tmp_path, ref):
     report = judged(ref, recorded(tmp_path / "cand", "rocm", {"state": "bf16"}))
 
@@ -125,7 +126,7 @@ def test_a_bfloat16_state_is_within_its_budgets(tmp_path, ref):
     [
         (scale, "attention.lse_slope", None),
         pytest.param(output, "attention.scale", None, marks=LONG),
-        (fewer, "state.kda_rel_l2", "attention.routing_weight"),
+        pytest.param(fewer, "state.kda_rel_l2", "attention.routing_weight", marks=LONG),
     ],
 )
 def test_a_fault_does_not_hide_under_a_proven_float8_prefill(tmp_path, ref, plant, gate, ordinary):

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FEW = 3
 STEPS = 3
 """Numbers that may be followed: a share seen on three prompts is a rough one."""
-pytestmark = [pytest.mark.golden, pytest.mark.slow]
+pytestmark = [pytest.mark.golden, pytest.mark.slow, pytest.mark.long]
 
 
 @cache

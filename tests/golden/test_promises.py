@@ -170,6 +170,7 @@ def test_fp8_prefill_is_a_declared_deviation_with_its_size():
     assert all(g["measurement"]["value"] > 0 for g in sized if g["kind"] == "noise_ratio")
 
 
+@LONG
 def test_silent_argmax_fails_the_speculative_gates_alone_and_says_so():
     """The worst bug of the domain: every greedy gate of the same run passes."""
     only = ("--only", "speculative,greedy")

@@ -40,6 +40,7 @@ def run_python(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_kill_at_any_system_call(tmp_path):
     done = run_python(str(Path(__file__).with_name("crashing.py")), str(tmp_path))
 

@@ -4,12 +4,13 @@ import pytest
 
 from validate.cli.calibrate import _beyond
 from validate.schema.report import GateReport, LimitReport
+from validate.schema.verdict import Outcome
 
 
 def gate(outcome, judged, limit=1.0):
-    return GateReport(
+    return GateReport.model_construct(  # no validation: what the rule looks at alone
         name="greedy.flips_per_1000",
-        outcome=outcome,
+        outcome=Outcome(outcome),
         kind="bound",
         alpha_share=0.0,
         measurement=None,

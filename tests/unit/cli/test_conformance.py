@@ -108,7 +108,7 @@ def test_file_of_the_working_directory_is_importable(folder: Path, capsys) -> No
         ([*RENORM[1:], "--time-limit", "inf"], ["86400"]),
         ([*RENORM[1:], "--time-limit", "1e10"], ["86400"]),
         ([*RENORM[1:], "--time-limit", "nan"], ["--time-limit", "86400"]),
-        ([*RENORM[1:], "--out", ""], ["--out '': it names no folder"]),
+        ([*RENORM[1:], "--out", ""], ['--out "": no place is named']),
         ([*RENORM[1:], "--out", "/dev/null/x"], ["/dev/null/x: nothing can be written there"]),
         (["--selftest", "--impl", "torch:split"], ["--selftest with --impl"]),
         (["--selftest", "--full", "--out", "x"], ["--selftest with --full, --out"]),

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "conformance.md").read_text("utf-8")
 PROGRAM = Path(sys.executable).with_name("validate")
 
-pytestmark = [pytest.mark.slow, pytest.mark.meta]
+pytestmark = [pytest.mark.slow, pytest.mark.meta, pytest.mark.long]
 
 
 def blocks(kind: str) -> list[str]:

@@ -307,6 +307,7 @@ class TestAcceptance:
         streams = {f"p-{at}": drafted([0] * 60) for at in range(8)}
         for tensors in streams.values():
             tensors["limit"] = np.zeros(60, np.int64)
+            tensors["outcome"] = np.where(tensors["step"] >= 0, 3, 0)  # nothing was verified
 
         found = speculative_acceptance_z(pair(side({"spec-sampled": streams})), LEVELS)
 

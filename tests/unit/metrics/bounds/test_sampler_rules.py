@@ -87,8 +87,11 @@ class TestAcceptanceDelta:
         assert "no verify step stands behind the same tokens" in str(found.why_undefined)
 
     def test_a_ref_without_drafts(self) -> None:
-        ref = side({"sampled": fair(5, prompts=2)}, label="cuda")
-        found = speculative_acceptance_delta(pair(side({KIND: self.streams(2)}), ref), LEVELS)
+        plain = {"sampled": fair(5, prompts=2)}
+        ref = side(plain, label="cuda")
+        found = speculative_acceptance_delta(
+            pair(side({**plain, KIND: self.streams(2)}), ref), LEVELS
+        )
 
         assert found.undefined_kind == "no_data"
         assert f"cuda holds no {KIND} streams with drafts" in str(found.why_undefined)
