@@ -28,9 +28,10 @@ def capture(
     ] = None,
 ) -> int:
     """Check everything, then record, then say where the capture lies."""
+    from validate.capture.devices import choose_device
     from validate.capture.eval_plan import plan_evals
     from validate.capture.places import fit_folder
-    from validate.capture.resolve import choose_device, record_target
+    from validate.capture.resolve import record_target
     from validate.cli.progress import show_progress
     from validate.cli.session import open_project, read_prompts, read_target
     from validate.errors import InputError

@@ -62,9 +62,10 @@ def compare(
     """Check every argument, gather the captures, compare, print and write the report."""
     from validate.cli.explaining import ALL, EXIT_CRASHED, say_crash
     from validate.cli.judge import Asked, judge
-    from validate.cli.plan import print_plan, refuse_unused
+    from validate.cli.plan import print_plan
     from validate.cli.progress import show_progress
     from validate.cli.publish import fit_place, publish
+    from validate.cli.unused import refuse_unused
     from validate.run.claims import attach_claims, load_claims
 
     asked = Asked(
@@ -79,7 +80,12 @@ def compare(
         explain=None if explain == ALL else explain,
     )
     if dry_run:
-        refuse_unused({"--explain": explain, "--claims": claims, "--out": out})
+        refuse_unused(
+            "--dry-run",
+            {"--explain": explain, "--claims": claims, "--out": out},
+            why="a plan judges nothing, so there is nothing to explain, to show claims beside or to "
+            "write\n  do next: leave one of them out",
+        )
         if output is ReportFormat.MARKDOWN:
             msg = (
                 "--dry-run with --format markdown: a plan is printed as text or with --format json"

@@ -54,9 +54,11 @@ def conformance(
 ) -> int:
     """Check the arguments, run the sweep, print; 0 PASS, 1 FAIL, 3 when nothing ran."""
     if selftest:
-        from validate.cli.conformance_selftest import refuse_unused, run_selftest
+        from validate.cli.conformance_selftest import run_selftest
+        from validate.cli.unused import refuse_unused
 
         refuse_unused(
+            "--selftest",
             {
                 "--impl": impl,
                 "--contract": contract,
@@ -65,7 +67,9 @@ def conformance(
                 "--time-limit": time_limit,
                 "--case": case,
                 "--out": out,
-            }
+            },
+            why="it judges planted faults, no implementation of yours\n  do next: leave one of them "
+            "out; --op and --format go with --selftest",
         )
         return run_selftest(op=op, output=output)
     from validate.cli.conformance_run import Asked, judge, out_folder

@@ -1,29 +1,11 @@
 """``validate conformance --selftest``: planted faults in, what caught each out."""
 
-from collections.abc import Mapping
-
 from validate.cli.formats import ConformanceFormat
 from validate.cli.progress import show_progress
-from validate.errors import InputError
 from validate.report.selftest import selftest_console, selftest_markdown
 from validate.selftest import conformance_selftest
 
-__all__ = ["refuse_unused", "run_selftest"]
-
-
-def refuse_unused(given: Mapping[str, object]) -> None:
-    """Refuse arguments that the selftest would not look at.
-
-    Raises:
-        InputError: One of them was given.
-    """
-    unused = [name for name, value in given.items() if value not in (None, False)]
-    if unused:
-        msg = (
-            f"--selftest with {', '.join(unused)}: it judges planted faults, no implementation "
-            "of yours\n  do next: leave one of them out; --op and --format go with --selftest"
-        )
-        raise InputError(msg)
+__all__ = ["run_selftest"]
 
 
 def run_selftest(*, op: str | None, output: ConformanceFormat) -> int:

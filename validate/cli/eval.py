@@ -32,8 +32,9 @@ def evaluate(
     ] = None,
 ) -> int:
     """Check everything, then run, then say where the capture and lm-eval's files lie."""
+    from validate.capture.devices import choose_device
     from validate.capture.eval_plan import plan_evals
-    from validate.capture.resolve import choose_device, record_target
+    from validate.capture.resolve import record_target
     from validate.cli.eval_text import check_folder, require_lm_eval, summary
     from validate.cli.progress import show_progress
     from validate.cli.session import open_project, read_prompts, read_target

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from validate.capture.devices import choose_device
 from validate.capture.digest import file_sha256
 from validate.capture.project import Project
-from validate.capture.resolve import Progress, choose_device
+from validate.capture.resolve import Progress
 from validate.capture.targets import Target
 from validate.cli.cast import Cast
 from validate.run import compare

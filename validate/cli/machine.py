@@ -5,10 +5,10 @@ import importlib.util
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from validate.capture.devices import has_card
 from validate.capture.goldens import stale_reason
 from validate.capture.project import Project
 from validate.capture.provenance import collect_provenance
-from validate.capture.resolve import has_card
 from validate.cli.session import open_project
 
 __all__ = ["describe", "lines_of", "name_clashes"]

@@ -1,7 +1,7 @@
 """``validate compare --dry-run``: what would be compared, without measuring anything."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from validate.capture.format import MANIFEST
@@ -11,7 +11,7 @@ from validate.cli.cast import choose_suite, find
 from validate.cli.judge import Asked, other_prompts
 from validate.cli.lengths import choose_prompts, parse_lengths
 from validate.cli.session import open_project, read_target
-from validate.errors import IncomparableError, InputError
+from validate.errors import IncomparableError
 from validate.pairing import pair, pair_evals_alone
 from validate.run.evals_alone import evals_alone
 from validate.schema import Prompt
@@ -25,22 +25,7 @@ from validate.suite import (
     select_gates,
 )
 
-__all__ = ["print_plan", "refuse_unused"]
-
-
-def refuse_unused(given: Mapping[str, object]) -> None:
-    """Refuse arguments that a plan would not look at.
-
-    Raises:
-        InputError: One of them was given.
-    """
-    unused = [name for name, value in given.items() if value not in (None, False)]
-    if unused:
-        msg = (
-            f"--dry-run with {', '.join(unused)}: a plan judges nothing, so there is nothing to "
-            "explain, to show claims beside or to write\n  do next: leave one of them out"
-        )
-        raise InputError(msg)
+__all__ = ["print_plan"]
 
 
 def print_plan(asked: Asked, *, as_json: bool) -> int:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from validate.capture.devices import has_card
 from validate.capture.digest import file_sha256
 from validate.capture.goldens import write_verified
 from validate.capture.project import Project, Recipe
 from validate.capture.reader import CaptureReader, open_capture
-from validate.capture.resolve import Progress, has_card
+from validate.capture.resolve import Progress
 from validate.capture.subset import Subset, subset
 from validate.cli.cast import ORACLE, family
 from validate.cli.goldens import note_for

@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from validate.schema.measurement import Measurement
-from validate.schema.verdict import NoiseFloor, Outcome
+from validate.schema.verdict import GRAVITY, NoiseFloor, Outcome
 
 __all__ = [
-    "GRAVITY",
     "PASSED",
     "Finding",
     "counted",
@@ -25,9 +24,6 @@ MIN_POOLED = 8
 """Prompts below which a unit pooled over prompts is not held against a limit made with more of
 them. Pooling 8 of 12 like prompts measures at most sqrt(12 / 8) = 1.22 times what all 12 would;
 limits leave a factor of 2.5. The least number of units calibrated is the same."""
-
-GRAVITY = (Outcome.INCOMPARABLE, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
-"""From the gravest: what cannot be compared outweighs what was found wrong."""
 
 
 class Finding(NamedTuple):

@@ -6,12 +6,9 @@ from fnmatch import fnmatchcase
 
 from validate.errors import SuiteError
 from validate.schema.suite import Waiver
-from validate.schema.verdict import Outcome, Verdict
+from validate.schema.verdict import WAIVABLE, Outcome, Verdict
 
-__all__ = ["WAIVABLE", "overall", "waive"]
-
-WAIVABLE = (Outcome.FAIL, Outcome.INCONCLUSIVE)
-"""INCOMPARABLE is no finding about cand: there is nothing to forgive, so it always counts."""
+__all__ = ["overall", "waive"]
 
 
 def waive(verdicts: Sequence[Verdict], waivers: Sequence[Waiver], *, cand: str) -> list[Verdict]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from validate.gates.outcome import GRAVITY, number, percent
+from validate.gates.outcome import number, percent
 from validate.report import explained, wording
 from validate.report.claims import claim_rows, conditions_line, verdict_line
 from validate.report.plots import Plot, draw
@@ -15,7 +15,7 @@ from validate.report.visible import visible
 from validate.schema.report import GateReport, IntervalReport, OtherSide, Report, SideReport
 from validate.schema.series import WorstCase
 from validate.schema.suite import AREAS
-from validate.schema.verdict import Outcome
+from validate.schema.verdict import GRAVITY, Outcome
 
 __all__ = ["render_html"]
 

@@ -38,10 +38,10 @@ EXIT_CODES: dict[Outcome, int] = {
 """Exit code of each outcome; of several that count the gravest wins, in the order 4, 1, 3, 0."""
 
 GRAVITY = (Outcome.INCOMPARABLE, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
-"""From the gravest, for readers of reports; gates add up by the same order of their own."""
+"""From the gravest: what cannot be compared outweighs what was found wrong."""
 
 WAIVABLE = (Outcome.FAIL, Outcome.INCONCLUSIVE)
-"""What a waiver in a report may cover."""
+"""What a waiver may cover. INCOMPARABLE is no finding about cand: there is nothing to forgive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

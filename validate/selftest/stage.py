@@ -10,9 +10,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from validate.capture.devices import choose_device
 from validate.capture.project import Project
 from validate.capture.reader import open_capture
-from validate.capture.resolve import capture_key, choose_device, open_stored, resolve
+from validate.capture.resolve import capture_key, open_stored, resolve
 from validate.capture.subset import subset
 from validate.capture.targets import Target, parse_target
 from validate.errors import CaptureError, InputError

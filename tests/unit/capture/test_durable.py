@@ -101,4 +101,4 @@ def test_a_file_system_that_syncs_no_folders_and_locks_none_is_good_enough(tmp_p
     monkeypatch.setattr("fcntl.flock", lock)
     write_capture(tmp_path / "c")
 
-    open_capture(tmp_path / "c", label="cand")
+    assert open_capture(tmp_path / "c", label="cand").prompts

@@ -89,9 +89,15 @@ def test_a_file_that_cannot_be_written_is_refused(place: Path, name: str, why: s
     )
 
 
-def test_nothing_asked_for_is_nothing_to_look_at() -> None:
+def test_nothing_asked_for_is_nothing_to_look_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
     fit_folder("--out", None)
     fit_file("--out", None)
+
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["n" * 300, f"new/{'n' * 300}/deep", "/".join(["n" * 200] * 30)])

@@ -128,18 +128,22 @@ class TestWhole:
     def test_other_files_beside_it_are_no_concern(self, capture):
         (capture / "README.md").write_text("the command that made it")
 
-        open_capture(capture, label="cand")
+        assert "README.md" not in open_capture(capture, label="cand").prompts
 
     def test_a_link_that_stays_inside_is_followed(self, capture):
+        before = open_capture(capture, label="cand").tensor("p-000", "logits")
         (capture / "shards/00000.safetensors").rename(capture / "shards/moved")
         (capture / "shards/00000.safetensors").symlink_to("moved")
 
-        open_capture(capture, label="cand").tensor("p-000", "logits")
+        after = open_capture(capture, label="cand").tensor("p-000", "logits")
+        assert after.tobytes() == before.tobytes()
 
     def test_the_folder_itself_may_be_a_link(self, capture, tmp_path):
         (tmp_path / "latest").symlink_to(capture)
 
-        open_capture(tmp_path / "latest", label="cand").tensor("p-000", "logits")
+        linked = open_capture(tmp_path / "latest", label="cand").tensor("p-000", "logits")
+        direct = open_capture(capture, label="cand").tensor("p-000", "logits")
+        assert linked.tobytes() == direct.tobytes()
 
     def test_without_streams_and_timing(self, capture):
         def change(manifest):

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from validate.capture import goldens, resolve as resolving
+from validate.capture import devices, goldens, resolve as resolving
+from validate.capture.devices import choose_device
 from validate.capture.project import Project, load_project
 from validate.capture.provenance import sources_digest
-from validate.capture.resolve import Resolved, capture_key, choose_device, resolve
+from validate.capture.resolve import Resolved, capture_key, resolve
 from validate.capture.targets import Target, parse_target
 from validate.errors import CaptureError, InputError
 from validate.schema import Prompt
@@ -386,7 +387,7 @@ def test_device_follows_the_path_and_what_is_here(
     project: Project,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(resolving, "has_card", lambda kind: kind in cards)
+    monkeypatch.setattr(devices, "has_card", lambda kind: kind in cards)
 
     assert choose_device(target(text, project), wanted) == expected
 
@@ -394,7 +395,7 @@ def test_device_follows_the_path_and_what_is_here(
 def test_device_that_is_not_here_is_refused(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resolving, "has_card", lambda kind: False)
+    monkeypatch.setattr(devices, "has_card", lambda kind: False)
 
     with pytest.raises(InputError, match=r"device 'cuda': torch .* finds no cuda device here"):
         choose_device(target("reference", project), "cuda")
@@ -411,4 +412,4 @@ def test_aiter_kernels_run_or_refuse(project: Project) -> None:
 
 
 def test_cpu_build_of_torch_has_no_card() -> None:
-    assert resolving.has_card("rocm") is False
+    assert devices.has_card("rocm") is False

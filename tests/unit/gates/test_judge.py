@@ -7,8 +7,8 @@ import pytest
 from tests.unit.gates.made import SHARE, floor, interval, limit, measured, spec, verdict
 from validate.errors import SuiteError
 from validate.gates import gravest, judge
-from validate.gates.outcome import GRAVITY, Finding, counted, number, percent, worst_of
-from validate.schema.verdict import Outcome
+from validate.gates.outcome import Finding, counted, number, percent, worst_of
+from validate.schema.verdict import GRAVITY, Outcome
 
 KINDS = ("exact", "bound", "noise_ratio", "three_way")
 LIMIT = limit(1.0, worst=1.0)
