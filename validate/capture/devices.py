@@ -1,14 +1,15 @@
-"""Which device a target runs on, and what torch finds here."""
+"""Which device a target runs on, and what torch and the system find here."""
 
 import importlib.metadata
 import importlib.util
+import os
 import re
 from pathlib import Path
 
 from validate.capture.targets import Target
 from validate.errors import InputError
 
-__all__ = ["DEVICES", "card_name", "choose_device", "has_card"]
+__all__ = ["DEVICES", "card_name", "choose_device", "has_card", "processors"]
 
 DEVICES = ("cpu", "cuda", "rocm")
 
@@ -73,3 +74,9 @@ def card_name(device: str) -> str:
     import torch
 
     return str(torch.cuda.get_device_name())
+
+
+def processors() -> int:
+    """Processors that this process may use; decides the default thread count."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

@@ -8,9 +8,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from validate.errors import InputError
 
-__all__ = ["CONFIG_NAME", "KeyRule", "Project", "Recipe", "TargetEntry", "find_project"]
+__all__ = [
+    "CONFIG_NAME",
+    "DEFAULT_WEIGHTS",
+    "KeyRule",
+    "Project",
+    "Recipe",
+    "TargetEntry",
+    "find_project",
+]
 
 CONFIG_NAME = "validate.toml"
+DEFAULT_WEIGHTS = "seed1"
+"""Weights of a target that names none."""
 TARGET_NAME = r"^[a-z][a-z0-9-]*$"
 
 TargetName = Annotated[str, Field(pattern=TARGET_NAME)]

@@ -6,18 +6,17 @@ import fcntl
 import hashlib
 import importlib.metadata
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from validate.capture.devices import card_name, choose_device
+from validate.capture.devices import card_name, choose_device, processors
 from validate.capture.eval_plan import EvalPlan, plan_evals, tasks_digest
 from validate.capture.format import MANIFEST
 from validate.capture.goldens import VERIFIED_NAME, stale_reason
 from validate.capture.importers import is_lm_eval_folder
-from validate.capture.project import Project
+from validate.capture.project import DEFAULT_WEIGHTS, Project
 from validate.capture.provenance import (
     cpu_flags,
     digest_files,
@@ -42,7 +41,6 @@ __all__ = [
 Progress = Callable[[int, int, str], None]
 """Called with (done, total, what): prompts done, prompts in all, one line for the reader."""
 
-DEFAULT_WEIGHTS = "seed1"
 SAMPLES = "samples_*.jsonl"
 """What lm-eval writes beside its results with ``--log_samples``."""
 _CANNOT_WRITE = (
@@ -247,7 +245,7 @@ def capture_key(
         "device": device,
         "card": card_name(device),
         "cpu": hashlib.sha256(cpu_flags().encode()).hexdigest(),
-        "processors": str(_processors()),
+        "processors": str(processors()),
         "environment": json.dumps(numeric_environment(environ)),
     }
 
@@ -321,12 +319,6 @@ def _digest(key: Mapping[str, str]) -> str:
 
 def _file_digest(path: Path) -> str:
     return digest_files([path], root=path.parent) if path.is_file() else "absent"
-
-
-def _processors() -> int:
-    """Processors that this process may use; decides the default thread count."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 @contextlib.contextmanager

@@ -6,9 +6,9 @@ from pathlib import Path
 from validate.capture.devices import choose_device
 from validate.capture.digest import prompt_set_digest
 from validate.capture.eval_plan import plan_evals
-from validate.capture.project import Project, Recipe
+from validate.capture.project import DEFAULT_WEIGHTS, Project, Recipe
 from validate.capture.provenance import collect_provenance, sources_digest
-from validate.capture.resolve import DEFAULT_WEIGHTS, Progress, record_path
+from validate.capture.resolve import Progress, record_path
 from validate.capture.targets import Target, did_you_mean
 from validate.errors import InputError
 from validate.schema import CaptureHeader, Prompt

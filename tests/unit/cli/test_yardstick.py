@@ -139,7 +139,7 @@ def test_a_wrong_reference_is_blamed_and_not_the_candidate(place, capsys, monkey
         return held | {"lm_head.weight": 20 * held["lm_head.weight"]}
 
     with monkeypatch.context() as patch:
-        patch.setattr("validate.capture.backends.torch_model.load_weights", louder)
+        patch.setattr("validate.capture.backends.torch_paths.load_weights", louder)
         assert main(["capture", "--target", "reference", "--out", "wrong"]) == 0
     limits = place / "golden/tolerances.toml"
     text = limits.read_text("utf-8")

@@ -1,10 +1,10 @@
 """Backend of the paths that run here: the torch model over a prompt set, batch by batch."""
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -14,30 +14,23 @@ from validate.capture.backends._speculative_options import (
     require_fault_site,
     speculative_options,
 )
+from validate.capture.backends.evals_beside import EvalsAsked, start_evals
 from validate.capture.backends.torch_batch import (
     STREAM_TOKENS,
     Runner,
     looked_inside,
     run_batch,
 )
-from validate.capture.backends.torch_renorm import RENORM_RULE
+from validate.capture.backends.torch_paths import PATH_DEFAULTS, make_runner
 from validate.capture.backends.torch_speculative import Speculation
 from validate.capture.digest import file_sha256, json_sha256, prompt_set_digest
 from validate.capture.eval_plan import EvalPlan
-from validate.capture.project import find_project
+from validate.capture.project import DEFAULT_WEIGHTS, find_project
 from validate.capture.provenance import collect_provenance, sources_digest
 from validate.capture.writer import CaptureWriter
 from validate.errors import InputError
 from validate.models import (
-    DTYPES,
-    REFERENCE_FAULTS,
-    RENORM_FAULTS,
-    RULES,
-    PathOptions,
-    TieRule,
-    Trace,
     load_config,
-    load_weights,
 )
 from validate.models.plain import Target
 from validate.schema import (
@@ -94,99 +87,6 @@ def model_identity(config: ModelConfig, *, weights: str, weights_path: Path) -> 
         tokenizer_length=config.tokenizer_length,
         vocab_size=config.vocab_size,
     )
-
-
-_DEFAULTS: Mapping[str, Mapping[str, str]] = {
-    "reference": {"batch": "8", "chunk": "0", "splits": "1", "renorm": RENORM_RULE["reference"]},
-    "rocm": {"batch": "8", "chunk": "32", "splits": "4", "renorm": RENORM_RULE["rocm"]},
-}
-_STATE_CHUNK = 8
-"""Most tokens a pass of the ``chunked`` state capture takes."""
-_FAULT_PAD = {"VX-01": "repeat"}
-"""The pad that a planted fault needs to have a site."""
-
-
-def path_options(path: str, options: Mapping[str, str]) -> PathOptions:
-    """The model's switches for a target's keys; ``pad=repeat`` sets decode, prefill stays ``zero``.
-
-    Raises:
-        InputError: A key that the path does not read, a fault without a site, or a bad value.
-    """
-    fault = options.get("fault")
-    pad = options.get("pad") or _FAULT_PAD.get(fault or "", "zero")
-    switches: dict[str, Any] = {
-        "path": path,
-        "dtype": DTYPES[options.get("dtype", "bfloat16")],
-        "state": options.get("state", "fp32"),
-        "splits": int(options.get("splits", _DEFAULTS[path]["splits"])),
-        "fault": fault,
-    }
-    if path == "rocm":
-        switches |= {
-            "prefill_pad": "tile" if pad == "tile" else "zero",
-            "decode_pad": pad,
-            "prefill": options.get("prefill", "bf16"),
-        }
-    _require_site(
-        path, fault, pad=pad, splits=switches["splits"], renorm=renorm_rule(path, options)
-    )
-    _require_read(path, options)
-    return PathOptions(**switches)
-
-
-def renorm_rule(path: str, options: Mapping[str, str]) -> TieRule:
-    """The tie rule that a target's key ``renorm`` names, else the path's own.
-
-    Raises:
-        InputError: There is no such rule.
-    """
-    asked = options.get("renorm", RENORM_RULE[path])
-    for rule in RULES:
-        if asked == rule:
-            return rule
-    msg = f"renorm={asked}: must be one of {', '.join(RULES)}"
-    raise InputError(msg)
-
-
-def _require_site(path: str, fault: str | None, *, pad: str, splits: int, renorm: TieRule) -> None:
-    """Refuse a fault whose mechanism the other keys leave no place: it would record a clean run.
-
-    Raises:
-        InputError: It has no site.
-    """
-    wanted = _FAULT_PAD.get(fault or "")
-    why = None
-    if fault is not None and path != "rocm" and fault not in REFERENCE_FAULTS:
-        why = f"path '{path}' has no padded heads and no kernel-like merge"
-    elif wanted is not None and pad != wanted:
-        why = f"pad={pad}, and its site is the unpad of pad={wanted}"
-    elif fault == "VX-02" and pad == "repeat":
-        why = "pad=repeat, and its site is the packed read of 16 padded heads"
-    elif fault in RENORM_FAULTS and renorm != "exactly_k":
-        why = f"renorm={renorm}, and its site is the scatter of renorm=exactly_k"
-    elif fault == "LC-01" and splits == 1:
-        why = "splits=1, and its site is the merge of two parts or more"
-    if why is not None:
-        msg = (
-            f"fault={fault} has no site here: {why}\n"
-            "  do next: leave out the other key; the fault sets what it needs"
-        )
-        raise InputError(msg)
-
-
-def _require_read(path: str, options: Mapping[str, str]) -> None:
-    """Refuse a key that the path would ignore: the manifest would tell of a run that never was.
-
-    Raises:
-        InputError: Names the key.
-    """
-    for key in ("pad", "prefill"):
-        if path == "reference" and key in options:
-            msg = (
-                f"{key}={options[key]}: path 'reference' does not read the key '{key}'\n"
-                f"  do next: leave out {key}, or take the path rocm"
-            )
-            raise InputError(msg)
 
 
 def _require_tokens(prompts: Sequence[Prompt], vocab: int) -> None:
@@ -261,40 +161,29 @@ def record(
     project = find_project(Path.cwd())
     config = load_config(project.model_config_file)
     _require_tokens(prompts, config.vocab_size)
-    name = options.get("weights", "seed1")
-    weights_path = project.weights / f"{name}.safetensors"
-    switches = path_options(path, options)
-    used = dict(_DEFAULTS[path]) | {k: v for k, v in options.items() if k != "weights"}
+    torch_device = "cuda" if device == "rocm" else device
+    runner = make_runner(path, options, project=project, device=torch_device)
+    used = dict(PATH_DEFAULTS[path]) | {k: v for k, v in options.items() if k != "weights"}
     drawn = any(SPECULATIVE in prompt.tags for prompt in prompts)
     if drawn:
         used |= speculative_options(path, options, has_drafter=project.drafter is not None)
     require_fault_site(used, drawn=drawn)
-    torch_device = "cuda" if device == "rocm" else device
-    chunk = int(used["chunk"])
-    runner = Runner(
-        weights=load_weights(weights_path, config, dtype=switches.dtype, device=torch_device),
-        config=config,
-        options=switches,
-        device=torch_device,
-        chunk=chunk,
-        state_chunk=min(chunk or _STATE_CHUNK, _STATE_CHUNK),
-        renorm=renorm_rule(path, options),
-        trace=Trace(wants=lambda _: False),
-    )
     chosen = None
     if drawn:
         chosen = choose(
-            Target(weights=runner.weights, config=config, options=switches),
+            Target(weights=runner.weights, config=config, options=runner.options),
             used,
             project=project,
             device=torch_device,
-            chunk=chunk,
+            chunk=runner.chunk,
             trace=runner.trace,
         )
+    name = options.get("weights", DEFAULT_WEIGHTS)
+    weights_path = project.weights / f"{name}.safetensors"
     identity = model_identity(config, weights=name, weights_path=weights_path)
     header = CaptureHeader(
         target=target,
-        dtype=str(switches.dtype).removeprefix("torch."),
+        dtype=str(runner.options.dtype).removeprefix("torch."),
         model=identity.model_copy(
             update={"drafter_digest": None if chosen is None else chosen.drafter_digest}
         ),
@@ -308,8 +197,20 @@ def record(
         ),
         evidence="hardware" if device == "cuda" and path == "reference" else "emulated",
         deviations=tuple(d for key, d in DEVIATIONS.items() if options.get(key[0]) == key[1]),
-        fault=switches.fault,
+        fault=runner.options.fault,
         sources_digest=sources_digest("models", "capture"),
+    )
+    beside = (
+        None
+        if evals is None
+        else EvalsAsked(
+            path=path,
+            options=options,
+            device=torch_device,
+            plan=evals,
+            header=header,
+            resume=resume,
+        )
     )
     return _write(
         runner,
@@ -319,7 +220,7 @@ def record(
         out=out,
         batch=int(used["batch"]),
         speculation=None if chosen is None else chosen.run,
-        evals=evals,
+        evals=beside,
         resume=resume,
         progress=progress,
     )
@@ -334,7 +235,7 @@ def _write(
     out: Path,
     batch: int,
     speculation: Speculation | None,
-    evals: EvalPlan | None,
+    evals: EvalsAsked | None,
     resume: bool,
     progress: Callable[[int, int, str], None],
 ) -> Manifest:
@@ -342,8 +243,16 @@ def _write(
         return PathProof(path=path, branches=dict(runner.trace.branches))
 
     began, finished = time.perf_counter(), 0
-    with CaptureWriter(out, header=header, resume=resume) as writer:
+    with (
+        CaptureWriter(out, header=header, resume=resume) as writer,
+        contextlib.ExitStack() as stack,
+    ):
         stored = writer.done
+        beside = None
+        if evals is not None and not writer.complete:
+            beside = stack.enter_context(
+                start_evals(evals, runner, alone={p.id for p in prompts} <= stored)
+            )
         drawn = Drawn(speculation, prompts, batch=batch, stored=stored)
         for group in _batches(prompts, batch):
             if not {p.id for p in group} <= stored:
@@ -363,10 +272,8 @@ def _write(
         seconds = time.perf_counter() - began
         timing = {"capture_seconds": seconds, "speculative_seconds": drawn.seconds}
         found = None
-        if evals is not None and not writer.complete:
-            from validate.capture.backends.lm_eval_target import run_evals  # lm-eval is an extra
-
-            began = time.perf_counter()
-            found = run_evals(runner, evals, header, resume=resume, progress=progress)
-            timing["evals_seconds"] = time.perf_counter() - began
+        if beside is not None:
+            scored = beside(progress)
+            found, timing["evals_seconds"] = scored.evals, scored.seconds
+            runner.trace.branches.update(scored.branches)
         return writer.close(path_proof=proof(), timing=timing, evals=found)

@@ -12,7 +12,7 @@ from tests.measured import assert_measured
 from validate.capture.backends import lm_eval_model
 from validate.capture.backends.lm_eval_cache import Answers
 from validate.capture.backends.torch_batch import Runner
-from validate.capture.backends.torch_model import path_options, renorm_rule
+from validate.capture.backends.torch_paths import path_options, renorm_rule
 from validate.errors import InputError
 from validate.models import Trace, greedy, load_config, load_weights
 

@@ -18,7 +18,7 @@ from tests.unit.capture.backends.recording import (
 )
 from validate.capture import open_capture
 from validate.capture.backends import torch_batch, torch_model
-from validate.capture.backends.torch_model import path_options
+from validate.capture.backends.torch_paths import path_options
 from validate.capture.digest import file_sha256
 from validate.errors import InputError
 from validate.models import DTYPES, PathOptions

@@ -1,0 +1,116 @@
+"""Evals in a process beside the capture answer as in this one, and its end is told in words."""
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from validate.capture import open_capture
+from validate.capture.backends import evals_beside, torch_model
+from validate.capture.eval_plan import EvalPlan
+from validate.errors import CaptureError, InputError
+from validate.schema import Manifest, Prompt
+
+ROOT = Path(__file__).resolve().parents[4]
+PROMPTS = (Prompt(id="one", token_ids=(256, 65, 66), prompt_length=2),)
+
+
+def record(folder: Path, name: str, *tasks: str, prompts: Sequence[Prompt] = PROMPTS) -> Manifest:
+    plan = EvalPlan(
+        tasks=ROOT / "suites/tasks",
+        results=folder / f"{name}.lm-eval",
+        cache=folder / f"{name}.answers",
+        root=ROOT,
+        names=tasks,
+        limit=3,
+    )
+    return torch_model.record(
+        path="rocm",
+        options={"pad": "tile"},
+        target="rocm:pad=tile",
+        prompts=prompts,
+        prompt_set="one",
+        out=folder / name,
+        device="cpu",
+        evals=plan,
+    )
+
+
+@pytest.fixture(autouse=True)
+def project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def use_processors(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(evals_beside, "processors", lambda: count)
+
+
+@pytest.mark.slow
+def test_answers_items_and_branches_are_those_of_this_process(tmp_path, monkeypatch):
+    made = {}
+    for name, count in (("here", 1), ("beside", 2)):
+        use_processors(monkeypatch, count)
+        manifest = record(tmp_path, name, "k3_copy", "k3_add3")
+        evals = open_capture(tmp_path / name, label=name).evals
+        assert evals is not None
+        made[name] = (list(evals.items), manifest.path_proof.branches, evals.requests)
+
+    assert made["here"] == made["beside"]
+    assert len(made["here"][0]) == 9
+
+
+def test_an_unknown_task_is_an_input_error_there_too(tmp_path, monkeypatch):
+    use_processors(monkeypatch, 2)
+
+    with pytest.raises(InputError, match=r"task 'k3_copi' is not in .*did you mean 'k3_copy'"):
+        record(tmp_path, "out", "k3_copi")
+
+
+def test_a_child_that_ends_is_told_and_leaves_no_whole_capture(tmp_path, monkeypatch):
+    use_processors(monkeypatch, 2)
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+
+    told = r"target 'rocm:pad=tile': the process of its evals ended with exit code 1.*same command"
+    with pytest.raises(CaptureError, match=r"(?s)" + told):
+        record(tmp_path, "out", "k3_copy")
+    with pytest.raises(CaptureError, match="manifest"):
+        open_capture(tmp_path / "out", label="out")
+
+
+def test_a_child_that_is_killed_names_the_signal(tmp_path, monkeypatch):
+    killer = tmp_path / "python"
+    killer.write_text("#!/bin/sh\nkill -9 $$\n")
+    killer.chmod(0o755)
+    use_processors(monkeypatch, 2)
+    monkeypatch.setattr(sys, "executable", str(killer))
+
+    with pytest.raises(CaptureError, match="the process of its evals died of SIGKILL"):
+        record(tmp_path, "out", "k3_copy")
+
+
+def test_a_bug_in_the_child_is_told_with_its_place(tmp_path, monkeypatch):
+    """A site module of the child plants it: it breaks what lm-eval is asked with."""
+    use_processors(monkeypatch, 2)
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if any('evals_beside' in word for word in sys.orig_argv):\n"
+        "    import validate.models.weights as weights\n"
+        "    def load_weights(*_, **__): raise ZeroDivisionError('planted')\n"
+        "    import validate.models; validate.models.load_weights = load_weights\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), str(ROOT))))
+
+    with pytest.raises(RuntimeError, match=r"(?s)in make_runner.*ZeroDivisionError: planted"):
+        record(tmp_path, "out", "k3_copy")
+
+
+def test_without_prompts_there_is_nothing_to_run_beside(tmp_path, monkeypatch):
+    use_processors(monkeypatch, 2)
+    monkeypatch.setattr(evals_beside, "_Child", None)
+
+    manifest = record(tmp_path, "out", "k3_copy", prompts=())
+
+    assert "lm_eval.loglikelihood" in manifest.path_proof.branches

@@ -1,0 +1,194 @@
+"""Evals in a process of their own beside the capture that they belong to.
+
+A capture and its evals share weights, path and header, and neither waits for the other. With a
+second processor the evals run in a child, started by itself, so that a script which
+records needs no main guard; else they follow in this process. What they answer is the same.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from validate.capture.backends.torch_batch import Runner
+from validate.capture.backends.torch_paths import make_runner
+from validate.capture.devices import processors
+from validate.capture.eval_plan import EvalPlan
+from validate.capture.project import find_project
+from validate.errors import CaptureError, ValidateError
+from validate.schema import CaptureHeader
+from validate.schema.evals import EvalSet
+
+__all__ = ["EvalsAsked", "EvalsMade", "main", "start_evals"]
+
+Progress = Callable[[int, int, str], None]
+
+ROOT = Path(__file__).parents[3]
+_START = f"import sys; from {__name__} import main; sys.exit(main(int(sys.argv[1])))"
+_PR_SET_PDEATHSIG = 1
+_TAIL = 400
+_EVERY = 2.0
+"""Seconds between two reports of the child."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalsAsked:
+    """Evals of one capture: the path they run on, and the tasks."""
+
+    path: str
+    options: Mapping[str, str]
+    device: str
+    """Of torch."""
+    plan: EvalPlan
+    header: CaptureHeader
+    resume: bool
+
+
+class EvalsMade(NamedTuple):
+    """What the evals of a capture gave."""
+
+    evals: EvalSet
+    branches: Mapping[str, int]
+    """That ran and are not counted in the runner's trace yet."""
+    seconds: float
+
+
+@contextlib.contextmanager
+def start_evals(
+    asked: EvalsAsked, runner: Runner, *, alone: bool
+) -> Iterator[Callable[[Progress], EvalsMade]]:
+    """Begin the evals where there is a processor for them; the call that is given waits for them.
+
+    Args:
+        asked: Tasks, and the path that a child runs them on.
+        runner: The same path here, for evals that run in this process.
+        alone: Nothing else is left to record, so that a second process would gain nothing.
+
+    Raises:
+        InputError: A task is unknown or asks for what the model cannot do.
+        CaptureError: The answers on disk are another model's, or the child died.
+    """
+    if alone or asked.device != "cpu" or processors() < 2:  # noqa: PLR2004
+        yield lambda progress: _here(asked, runner, progress)
+        return
+    with _Child(asked) as child:
+        yield child.wait
+
+
+def _here(asked: EvalsAsked, runner: Runner, progress: Progress) -> EvalsMade:
+    from validate.capture.backends.lm_eval_target import run_evals  # lm-eval is an extra
+
+    began = time.perf_counter()
+    found = run_evals(runner, asked.plan, asked.header, resume=asked.resume, progress=progress)
+    return EvalsMade(found, {}, time.perf_counter() - began)
+
+
+class _Child:
+    """The process that runs the evals, and our end of its pipe; it ends with the ``with`` block."""
+
+    def __init__(self, asked: EvalsAsked) -> None:
+        self._asked = asked
+
+    def __enter__(self) -> "_Child":
+        self._said = tempfile.TemporaryFile()
+        self._pipe, theirs = Pipe(duplex=True)
+        path = (str(ROOT), os.environ.get("PYTHONPATH", ""))
+        with contextlib.closing(theirs):
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=self._said,
+                start_new_session=True,  # Ctrl-C is ours to handle
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in path if p)},
+            )
+        with contextlib.suppress(ConnectionError):  # dead already: wait() tells how it died
+            self._pipe.send((self._asked, torch.get_num_threads()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pipe.close()
+        self._process.kill()
+        self._process.wait()
+        self._said.close()
+
+    def wait(self, progress: Progress) -> EvalsMade:
+        """Show what it tells until it is done."""
+        try:
+            while True:
+                kind, told = self._pipe.recv()
+                if kind == "made":
+                    made: EvalsMade = told
+                    return made
+                if kind == "failed":
+                    raise told
+                progress(*told)
+        except (EOFError, ConnectionError) as error:
+            msg = (
+                f"target '{self._asked.header.target}': {self._died()}\n"
+                "  do next: run the same command again; what was answered is taken up"
+            )
+            raise CaptureError(msg) from error
+
+    def _died(self) -> str:
+        code = self._process.wait()
+        how = (
+            f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        )
+        self._said.seek(0)
+        words = self._said.read().decode("utf-8", "replace").strip().splitlines()
+        last = f"; it last wrote: {words[-1][:_TAIL]}" if words else ""
+        return f"the process of its evals {how}{last}"
+
+
+def main(descriptor: int) -> int:
+    """Run the evals that the pipe asks for.
+
+    Args:
+        descriptor: Open file descriptor of the pipe.
+
+    Returns:
+        Exit code of the process, 0.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # Linux: never outlive the parent
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    with Connection(descriptor) as pipe, contextlib.suppress(EOFError, ConnectionError):
+        asked, threads = pipe.recv()
+        torch.set_num_threads(threads)
+        pipe.send(_answer(asked, pipe))
+    return 0
+
+
+def _answer(asked: EvalsAsked, pipe: Connection) -> tuple[str, object]:
+    last = 0.0
+
+    def tell(done: int, total: int, what: str) -> None:
+        # Seldom, for nobody reads the pipe before the capture is made, and a full one blocks.
+        nonlocal last
+        if done >= total or time.monotonic() - last >= _EVERY:
+            last = time.monotonic()
+            pipe.send(("progress", (done, total, what)))
+
+    try:
+        project = find_project(Path.cwd())
+        runner = make_runner(asked.path, asked.options, project=project, device=asked.device)
+        made = _here(asked, runner, tell)
+    except (ValidateError, OSError) as error:
+        return "failed", error
+    except Exception:  # noqa: BLE001  a bug is told with its place
+        return "failed", RuntimeError(traceback.format_exc())
+    return "made", made._replace(branches=dict(runner.trace.branches))
