@@ -47,7 +47,12 @@ def decide(measurement: Measurement, *, limit: Limit, alpha: float, beta: float)
 
 
 def needed(measurement: Measurement, effect: float) -> int | None:
-    """Units at which ``effect`` would be seen, by the law of the square root; None: no telling."""
+    """Units at which ``effect`` would be seen, by the law of the square root; None: no telling.
+
+    Power:
+        Asked for 95 %; greedy rows of the stated effect FAILed at the number named for 125 of
+        128 seeds (97.7 %, interval 93.3 to 99.5 %).
+    """
     detection = measurement.detection
     if detection is None or not math.isfinite(detection.effect):
         return measurement.n_needed

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from validate.schema.conformance import PlantedReport
 from validate.schema.fault import Expect, Where
-from validate.schema.verdict import Outcome
+from validate.schema.verdict import GRAVITY, Outcome
 
 __all__ = [
     "PAIRING",
@@ -25,7 +25,6 @@ __all__ = [
 PAIRING = "pairing"
 """What catches a case whose captures do not match."""
 CAUGHT = (Outcome.FAIL, Outcome.INCOMPARABLE)
-GRAVEST = (Outcome.INCOMPARABLE, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS)
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -122,7 +121,7 @@ def said_of(
     if not gates or len(outcome) != len(gates):
         msg = f"it holds {len(gates)} gates of {len(outcome)} names"
         raise ValueError(msg)
-    verdict = next(one for one in GRAVEST if one in outcome.values())
+    verdict = next(one for one in GRAVITY if one in outcome.values())
     refused = outcome == {PAIRING: Outcome.INCOMPARABLE} and expect == Outcome.INCOMPARABLE.value
     reached = {name for name, one in outcome.items() if one.value in (expect, Outcome.FAIL.value)}
     missed = tuple(gate for gate in expected_gates if gate not in reached and not refused)
