@@ -32,7 +32,7 @@ from validate.errors import CaptureError, ValidateError
 from validate.schema import CaptureHeader
 from validate.schema.evals import EvalSet
 
-__all__ = ["EvalsAsked", "EvalsMade", "main", "start_evals"]
+__all__ = ["EvalsAsked", "EvalsMade", "main", "room_beside", "start_evals"]
 
 Progress = Callable[[int, int, str], None]
 
@@ -55,6 +55,8 @@ class EvalsAsked:
     plan: EvalPlan
     header: CaptureHeader
     resume: bool
+    beside: bool
+    """In a process of their own, as ``room_beside`` allows; else in this one, when asked for."""
 
 
 class EvalsMade(NamedTuple):
@@ -67,21 +69,39 @@ class EvalsMade(NamedTuple):
 
 
 @contextlib.contextmanager
-def start_evals(
-    asked: EvalsAsked, runner: Runner, *, alone: bool
-) -> Iterator[Callable[[Progress], EvalsMade]]:
-    """Begin the evals where there is a processor for them; the call that is given waits for them.
+def room_beside(wanted: bool, *, device: str) -> Iterator[bool]:  # noqa: FBT001  the question itself
+    """Whether evals run in a process beside the capture; if so, each gets half of torch's threads.
+
+    With all threads twice, one process waits for processors that the other holds.
+
+    Args:
+        wanted: There are evals, and something to record meanwhile.
+        device: Of torch; a card is not shared.
+    """
+    threads = torch.get_num_threads()
+    if not wanted or device != "cpu" or processors() < 2:  # noqa: PLR2004
+        yield False
+        return
+    torch.set_num_threads(max(1, threads // 2))
+    try:
+        yield True
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def start_evals(asked: EvalsAsked, runner: Runner) -> Iterator[Callable[[Progress], EvalsMade]]:
+    """Begin evals that run beside the capture; the call that is given waits for them.
 
     Args:
         asked: Tasks, and the path that a child runs them on.
         runner: The same path here, for evals that run in this process.
-        alone: Nothing else is left to record, so that a second process would gain nothing.
 
     Raises:
         InputError: A task is unknown or asks for what the model cannot do.
         CaptureError: The answers on disk are another model's, or the child died.
     """
-    if alone or asked.device != "cpu" or processors() < 2:  # noqa: PLR2004
+    if not asked.beside:
         yield lambda progress: _here(asked, runner, progress)
         return
     with _Child(asked) as child:

@@ -10,11 +10,12 @@ import torch
 
 from validate.capture.backends._drawn import SPECULATIVE, Drawn
 from validate.capture.backends._speculative_options import (
+    Chosen,
     choose,
     require_fault_site,
     speculative_options,
 )
-from validate.capture.backends.evals_beside import EvalsAsked, start_evals
+from validate.capture.backends.evals_beside import EvalsAsked, room_beside, start_evals
 from validate.capture.backends.torch_batch import (
     STREAM_TOKENS,
     Runner,
@@ -25,7 +26,7 @@ from validate.capture.backends.torch_paths import PATH_DEFAULTS, make_runner
 from validate.capture.backends.torch_speculative import Speculation
 from validate.capture.digest import file_sha256, json_sha256, prompt_set_digest
 from validate.capture.eval_plan import EvalPlan
-from validate.capture.project import DEFAULT_WEIGHTS, find_project
+from validate.capture.project import DEFAULT_WEIGHTS, Project, find_project
 from validate.capture.provenance import collect_provenance, sources_digest
 from validate.capture.writer import CaptureWriter
 from validate.errors import InputError
@@ -178,52 +179,58 @@ def record(
             chunk=runner.chunk,
             trace=runner.trace,
         )
-    name = options.get("weights", DEFAULT_WEIGHTS)
-    weights_path = project.weights / f"{name}.safetensors"
-    identity = model_identity(config, weights=name, weights_path=weights_path)
-    header = CaptureHeader(
-        target=target,
-        dtype=str(runner.options.dtype).removeprefix("torch."),
-        model=identity.model_copy(
-            update={"drafter_digest": None if chosen is None else chosen.drafter_digest}
-        ),
-        declared_weights="weights" in options,
-        prompt_set=prompt_set,
-        prompt_digest=prompt_set_digest(prompts),
-        sampling={"kind": "greedy", "max_tokens": str(STREAM_TOKENS), "ignore_eos": "true"},
-        options=used,
-        provenance=collect_provenance(
-            device=device, engine_args={"path": path, **_SUMS, **options}
-        ),
-        evidence="hardware" if device == "cuda" and path == "reference" else "emulated",
-        deviations=tuple(d for key, d in DEVIATIONS.items() if options.get(key[0]) == key[1]),
-        fault=runner.options.fault,
-        sources_digest=sources_digest("models", "capture"),
-    )
-    beside = (
-        None
-        if evals is None
-        else EvalsAsked(
-            path=path,
-            options=options,
-            device=torch_device,
-            plan=evals,
-            header=header,
-            resume=resume,
+    with room_beside(evals is not None and bool(prompts), device=torch_device) as beside:
+        header = CaptureHeader(
+            target=target,
+            dtype=str(runner.options.dtype).removeprefix("torch."),
+            model=_identity(options, config, project=project, drafted=chosen),
+            declared_weights="weights" in options,
+            prompt_set=prompt_set,
+            prompt_digest=prompt_set_digest(prompts),
+            sampling={"kind": "greedy", "max_tokens": str(STREAM_TOKENS), "ignore_eos": "true"},
+            options=used,
+            provenance=collect_provenance(
+                device=device, engine_args={"path": path, **_SUMS, **options}
+            ),
+            evidence="hardware" if device == "cuda" and path == "reference" else "emulated",
+            deviations=tuple(d for key, d in DEVIATIONS.items() if options.get(key[0]) == key[1]),
+            fault=runner.options.fault,
+            sources_digest=sources_digest("models", "capture"),
         )
+        asked = None
+        if evals is not None:
+            asked = EvalsAsked(
+                path=path,
+                options=options,
+                device=torch_device,
+                plan=evals,
+                header=header,
+                resume=resume,
+                beside=beside,
+            )
+        return _write(
+            runner,
+            prompts,
+            header,
+            path=path,
+            out=out,
+            batch=int(used["batch"]),
+            speculation=None if chosen is None else chosen.run,
+            evals=asked,
+            resume=resume,
+            progress=progress,
+        )
+
+
+def _identity(
+    options: Mapping[str, str], config: ModelConfig, *, project: Project, drafted: Chosen | None
+) -> ModelIdentity:
+    name = options.get("weights", DEFAULT_WEIGHTS)
+    identity = model_identity(
+        config, weights=name, weights_path=project.weights / f"{name}.safetensors"
     )
-    return _write(
-        runner,
-        prompts,
-        header,
-        path=path,
-        out=out,
-        batch=int(used["batch"]),
-        speculation=None if chosen is None else chosen.run,
-        evals=beside,
-        resume=resume,
-        progress=progress,
-    )
+    digest = None if drafted is None else drafted.drafter_digest
+    return identity.model_copy(update={"drafter_digest": digest})
 
 
 def _write(
@@ -248,11 +255,9 @@ def _write(
         contextlib.ExitStack() as stack,
     ):
         stored = writer.done
-        beside = None
+        scoring = None
         if evals is not None and not writer.complete:
-            beside = stack.enter_context(
-                start_evals(evals, runner, alone={p.id for p in prompts} <= stored)
-            )
+            scoring = stack.enter_context(start_evals(evals, runner))
         drawn = Drawn(speculation, prompts, batch=batch, stored=stored)
         for group in _batches(prompts, batch):
             if not {p.id for p in group} <= stored:
@@ -272,8 +277,8 @@ def _write(
         seconds = time.perf_counter() - began
         timing = {"capture_seconds": seconds, "speculative_seconds": drawn.seconds}
         found = None
-        if beside is not None:
-            scored = beside(progress)
+        if scoring is not None:
+            scored = scoring(progress)
             found, timing["evals_seconds"] = scored.evals, scored.seconds
             runner.trace.branches.update(scored.branches)
         return writer.close(path_proof=proof(), timing=timing, evals=found)

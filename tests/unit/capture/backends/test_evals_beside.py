@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 from validate.capture import open_capture
 from validate.capture.backends import evals_beside, torch_model
@@ -114,3 +115,28 @@ def test_without_prompts_there_is_nothing_to_run_beside(tmp_path, monkeypatch):
     manifest = record(tmp_path, "out", "k3_copy", prompts=())
 
     assert "lm_eval.loglikelihood" in manifest.path_proof.branches
+
+
+def test_two_processes_share_the_threads_of_one(monkeypatch):
+    use_processors(monkeypatch, 2)
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        with evals_beside.room_beside(True, device="cpu") as beside:
+            assert (beside, torch.get_num_threads()) == (True, 2)
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "count"), [(False, "cpu", 2), (True, "cuda", 2), (True, "cpu", 1)]
+)
+def test_without_evals_on_a_card_or_on_one_processor_nothing_runs_beside(
+    monkeypatch, wanted, device, count
+):
+    use_processors(monkeypatch, count)
+    before = torch.get_num_threads()
+
+    with evals_beside.room_beside(wanted, device=device) as beside:
+        assert (beside, torch.get_num_threads()) == (False, before)
