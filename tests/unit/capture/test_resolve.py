@@ -215,7 +215,7 @@ def test_key_changes_with_weights_options_torch_cpu_threads_and_sources(
 
     replaced = {
         "cpu": (resolving, "cpu_flags", lambda: "avx2"),
-        "processors": (resolving, "_processors", lambda: 99),
+        "processors": (resolving, "processors", lambda: 99),
         "torch": (importlib.metadata, "version", lambda name: "9.9"),
         "sources": (resolving, "sources_digest", lambda *rooms: "0" * 64),
     }
