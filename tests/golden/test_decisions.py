@@ -53,6 +53,7 @@ def first(count: int) -> str:
     return ",".join(list(prompts)[:count])
 
 
+@pytest.mark.long
 def test_only_logits_gives_each_logits_gate_the_verdict_of_the_full_run():
     """Outcome, reason, number, interval at its levels, share, limit and floor."""
     _, full = compared()

@@ -163,7 +163,14 @@ def test_dry_run_tells_the_pairing_and_captures_nothing(
     assert sorted(place.rglob("*")) == before
 
 
-@pytest.mark.parametrize("fault", ["VX-01", "LC-01", "VX-02"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "VX-01",
+        pytest.param("LC-01", marks=pytest.mark.long),
+        pytest.param("VX-02", marks=pytest.mark.long),
+    ],
+)
 def test_planted_fault_is_far_outside_what_is_clean(
     fault: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -200,6 +200,7 @@ def test_long_prompts_reach_the_positions_that_a_record_names() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_command_plants_a_fault_and_a_control(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
