@@ -37,7 +37,7 @@ __all__ = ["EvalsAsked", "EvalsMade", "main", "room_beside", "start_evals"]
 Progress = Callable[[int, int, str], None]
 
 ROOT = Path(__file__).parents[3]
-_START = f"import sys; from {__name__} import main; sys.exit(main(int(sys.argv[1])))"
+_START = f"import sys; from {__name__} import main; sys.exit(main(*map(int, sys.argv[1:])))"
 _PR_SET_PDEATHSIG = 1
 _TAIL = 400
 _EVERY = 2.0
@@ -128,7 +128,7 @@ class _Child:
         path = (str(ROOT), os.environ.get("PYTHONPATH", ""))
         with contextlib.closing(theirs):
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, str(theirs.fileno())],
+                [sys.executable, "-c", _START, str(theirs.fileno()), str(os.getpid())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=self._said,
@@ -175,17 +175,20 @@ class _Child:
         return f"the process of its evals {how}{last}"
 
 
-def main(descriptor: int) -> int:
+def main(descriptor: int, parent: int) -> int:
     """Run the evals that the pipe asks for.
 
     Args:
         descriptor: Open file descriptor of the pipe.
+        parent: Process that waits for them; without it there is nobody to write for.
 
     Returns:
         Exit code of the process, 0.
     """
     with contextlib.suppress(AttributeError, OSError):  # Linux: never outlive the parent
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the line above
+        return 0
     with Connection(descriptor) as pipe, contextlib.suppress(EOFError, ConnectionError):
         asked, threads = pipe.recv()
         torch.set_num_threads(threads)

@@ -2,7 +2,10 @@
 
 import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,23 +14,46 @@ import torch
 
 from validate.capture import open_capture
 from validate.capture.backends import evals_beside, torch_model
+from validate.capture.backends.evals_beside import EvalsAsked
 from validate.capture.eval_plan import EvalPlan
 from validate.errors import CaptureError, InputError
-from validate.schema import Manifest, Prompt
+from validate.schema import CaptureHeader, Manifest, Prompt
 
 ROOT = Path(__file__).resolve().parents[4]
 PROMPTS = (Prompt(id="one", token_ids=(256, 65, 66), prompt_length=2),)
 
 
-def record(folder: Path, name: str, *tasks: str, prompts: Sequence[Prompt] = PROMPTS) -> Manifest:
-    plan = EvalPlan(
+def plan_of(folder: Path, name: str, tasks: tuple[str, ...], limit: int = 3) -> EvalPlan:
+    return EvalPlan(
         tasks=ROOT / "suites/tasks",
         results=folder / f"{name}.lm-eval",
         cache=folder / f"{name}.answers",
         root=ROOT,
         names=tasks,
-        limit=3,
+        limit=limit,
     )
+
+
+def asked(folder: Path) -> EvalsAsked:
+    """Minutes of work, under the header of a golden: nothing here looks at it."""
+    header = CaptureHeader.model_construct(
+        **{
+            name: getattr(open_capture(ROOT / "golden/k3-nano/cuda", label="cuda").manifest, name)
+            for name in CaptureHeader.model_fields
+        }
+    )
+    return EvalsAsked(
+        path="rocm",
+        options={},
+        device="cpu",
+        plan=plan_of(folder, "killed", ("k3_sort",), limit=500),
+        header=header,
+        resume=False,
+        beside=True,
+    )
+
+
+def record(folder: Path, name: str, *tasks: str, prompts: Sequence[Prompt] = PROMPTS) -> Manifest:
     return torch_model.record(
         path="rocm",
         options={"pad": "tile"},
@@ -36,7 +62,7 @@ def record(folder: Path, name: str, *tasks: str, prompts: Sequence[Prompt] = PRO
         prompt_set="one",
         out=folder / name,
         device="cpu",
-        evals=plan,
+        evals=plan_of(folder, name, tasks),
     )
 
 
@@ -115,6 +141,41 @@ def test_without_prompts_there_is_nothing_to_run_beside(tmp_path, monkeypatch):
     manifest = record(tmp_path, "out", "k3_copy", prompts=())
 
     assert "lm_eval.loglikelihood" in manifest.path_proof.branches
+
+
+KILLED = """
+import os, sys, signal, time
+from pathlib import Path
+from tests.unit.capture.backends.test_evals_beside import asked
+from validate.capture.backends.evals_beside import _Child
+with _Child(asked(Path(sys.argv[1]))) as child:
+    print(child._process.pid, flush=True)
+    time.sleep(float(sys.argv[2]))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.0, 5.0])
+def test_no_child_outlives_a_recording_that_is_killed(tmp_path, seconds):
+    """Before it has read what to do, and after."""
+    told = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path), str(seconds)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+
+    assert told.returncode == -signal.SIGKILL, told.stderr
+    place = Path(f"/proc/{told.stdout.strip()}/cmdline")
+    for _ in range(100):
+        if not place.exists() or b"evals_beside" not in place.read_bytes():
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("the child is still there after 10 s")
+    assert not list(tmp_path.glob("*.lm-eval/results_*.json"))
 
 
 def test_two_processes_share_the_threads_of_one(monkeypatch):
