@@ -59,7 +59,11 @@ def speculative_nonfinite(pair: Pair, levels: Levels) -> Measurement:
         Values; ``n`` = values looked at. Undefined without streams on cand.
     """
     del levels
-    cand = spec_side(pair, pair.cand)
+    ref, cand = spec_side(pair, pair.ref), spec_side(pair, pair.cand)
+    for side in (ref, cand):
+        if side.refusal is not None and not side.kinds:
+            reason = Reason(side.refusal, "unlike")
+            return without_value(NAME, reason, unit="values", n_of="values")
     if not cand.kinds:
         reason = Reason(
             f"{cand.label} holds no drawn streams; capture prompts tagged 'speculative'"
@@ -68,7 +72,7 @@ def speculative_nonfinite(pair: Pair, levels: Levels) -> Measurement:
     shown: dict[str, float] = {}
     beyond: dict[str, float] = {}
     total = n = 0
-    for role, side in (("ref", spec_side(pair, pair.ref)), ("cand", cand)):
+    for role, side in (("ref", ref), ("cand", cand)):
         length = (pair.ref if role == "ref" else pair.cand).manifest.model.tokenizer_length
         beyond |= _beyond(side, role, length)
         for name, wrong in (*_wrong(side), *_cold(side, length)):
