@@ -1,4 +1,4 @@
-"""Books of one drawn stream, held against each other: what was cut short."""
+"""Books of one drawn stream, held against each other: what is cut short, and what is told twice."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -112,7 +112,7 @@ def books_problem(side: Side, kind: str, prompt: str) -> str | None:
     """The first place where the books of a stream contradict each other, in words.
 
     Every step emitted all its rows but the last, which a length may cut, and stands where its
-    tokens do.
+    tokens do; a token that is its row's draft has the draft's own chances.
 
     Args:
         side: Whose stream.
@@ -126,7 +126,11 @@ def books_problem(side: Side, kind: str, prompt: str) -> str | None:
         return None
     if at[-1] - at[0] + 1 != at.size or at[-1] != len(step) - 1:
         return f"{owner}: tokens without a verify step stand among the others"
-    return _gap(owner, step[at], row[at]) or _misplaced(owner, at, step[at], row[at])
+    return (
+        _gap(owner, step[at], row[at])
+        or _misplaced(owner, at, step[at], row[at])
+        or _told_twice(owner, at, step[at], row[at])
+    )
 
 
 def _gap(owner: _Owner, step: Array, row: Array) -> str | None:
@@ -160,3 +164,29 @@ def _misplaced(owner: _Owner, at: Array, step: Array, row: Array) -> str | None:
         f"position {place[step[first]]}, and stands at position {position[first]}: a token or a "
         "step was dropped; write all of them"
     )
+
+
+def _told_twice(owner: _Owner, at: Array, step: Array, row: Array) -> str | None:
+    """A token that is the draft of its row has the draft's own p and q, to the rounding of storage."""
+    drafts = owner.whole("drafts")
+    limit = owner.whole("limit")[step]
+    own = np.flatnonzero(row < np.minimum(limit, drafts.shape[1]))
+    own = own[owner.whole("tokens")[at[own]] == drafts[step[own], row[own]]]
+    for name in ("q", "p"):
+        token = owner.column(name)[at[own]]
+        draft = owner.column(f"drafted_{name}")[step[own], row[own]]
+        eps = max(float(np.finfo(x.dtype).eps) for x in (token, draft))
+        a, b = token.astype(np.float64), draft.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            chances = (a >= 0) & (a <= 1) & (b >= 0) & (b <= 1)  # others are counted as damage
+            unlike = np.flatnonzero(chances & ~(np.abs(a - b) <= eps * np.maximum(a, b)))
+        if unlike.size:
+            first = int(unlike[0])
+            place = own[first]
+            return (
+                f"{owner}: token {at[place]} is the draft of step {step[place]} row {row[place]}, "
+                f"and {owner.name(name)} gives it {a[first]:.9g}, "
+                f"{owner.name(f'drafted_{name}')} {b[first]:.9g} ({unlike.size} of {len(own)} "
+                "such tokens differ): write both from one array"
+            )
+    return None

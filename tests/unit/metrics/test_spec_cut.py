@@ -258,3 +258,54 @@ class TestSteps:
         held = {name: x[name][:-2] for name in ("tokens", *TOKEN_NAMES)}
 
         assert speculative_health(pair(side({KIND: {"p-0": x | held}})), LEVELS).value is not None
+
+
+class TestToldTwice:
+    """q is 1 and p 0.75 of each draft, of accepted tokens too."""
+
+    @pytest.mark.parametrize(
+        ("name", "value", "told"),
+        [
+            ("q", 0.9, "gives it 0.9, spec.spec-sampled.drafted_q 1"),
+            ("drafted_q", 0.5, "gives it 1, spec.spec-sampled.drafted_q 0.5"),
+            ("drafted_p", 0.5, "gives it 0.75, spec.spec-sampled.drafted_p 0.5"),
+        ],
+    )
+    def test_another_chance_of_the_same_token(self, name, value, told):
+        streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+        streams["p-1"][name][4 if name == "q" else 2] = value
+
+        for metric in [m for n, m in ALL.items() if n != "speculative.nonfinite"]:
+            said = refused(metric, side({KIND: streams}))
+            assert said.startswith("rocm: p-1 spec-sampled: token 4 is the draft of step 2 row 0, ")
+            assert told in said
+            assert "(1 of 30 such tokens differ): write both from one array" in said
+
+    @pytest.mark.parametrize(("units", "same"), [(1, True), (3, False)])
+    def test_a_rounding_of_storage_is_no_contradiction(self, units, same):
+        streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+        for x in streams.values():
+            for name in ("q", "drafted_q"):
+                x[name] = (x[name] * 0.9).astype(np.float32)
+        changed = streams["p-1"]["drafted_q"]
+        changed[2] += units * np.spacing(changed[2])
+
+        found = speculative_health(pair(side({KIND: streams})), LEVELS)
+
+        assert (found.undefined_kind != "unlike" or found.value is not None) is same
+
+    def test_a_token_drawn_anew_has_a_q_of_its_own(self):
+        """Step 1 rejects draft 0 and draws id 1, whose q is 0."""
+        streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+        x = streams["p-1"]
+        for name, value in (("tokens", 1), ("q", 0.0), ("p", 0.25), ("logprob", np.log(0.25))):
+            x[name][3] = value
+
+        assert speculative_health(pair(side({KIND: streams})), LEVELS).value is not None
+
+    def test_servers_without_draft_probabilities_contradict_nothing(self):
+        streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+        for x in streams.values():
+            x["drafted_q"] = x["drafted_q"] * np.nan
+
+        assert speculative_health(pair(side({KIND: streams})), LEVELS).value is not None
