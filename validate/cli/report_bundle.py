@@ -23,7 +23,7 @@ from validate.report import (
     render_markdown,
     write_reports,
 )
-from validate.report.wording import clean
+from validate.report.visible import visible
 from validate.run import golden_path
 from validate.run.bundle import Source, check_bundle, find_captures, write_bundle
 from validate.schema.report import Report
@@ -72,9 +72,9 @@ def check(path: Path, runs: Sequence[Path], *, output: ReportFormat) -> int:
     words = "every file is what it was, and the captures inside give this verdict again"
     print(f"{path}: {words}", file=sys.stderr)
     held = hold(report, open_project())
-    print(f"  {clean(on_its_word(report))}", file=sys.stderr)
+    print(f"  {visible(on_its_word(report))}", file=sys.stderr)
     for line in held.lines:
-        print(f"  {clean(line)}", file=sys.stderr)
+        print(f"  {visible(line)}", file=sys.stderr)
     shown = report if held.golden_here else report.model_copy(update={"since_golden": None})
     if output is ReportFormat.CONSOLE:
         print(render_console(shown, terminal=sys.stdout.isatty()))
