@@ -69,7 +69,7 @@ SPEC_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("acceptance without q compared", DELTA, "if len(drawn.steps) and not np.isfinite(drawn.steps.expected).any():", "if False:"),
         Mutant("number needed left out", TESTS, "n_needed=MIN_PAIRS if n < MIN_PAIRS else None", "n_needed=None"),
         Mutant("moments pass unseen", BAD, "_no_size(tokens.entropy) | ~(tokens.entropy <= most + ROUNDING)", "tokens.token < 0"),
-        Mutant("sampled ids beyond the tokenizer unseen", BAD, "count = int(np.count_nonzero((ids >= length) & (ids < side.vocab)))", "count = 0"),
+        Mutant("sampled ids beyond the tokenizer unseen", BAD, "count = int(np.count_nonzero((held >= length) & (held < side.vocab)))", "count = 0"),
         Mutant("greedy ids beyond the tokenizer pass", BAD, "drawn.tokens.token[drawn.tokens.temperature == 0]", "drawn.tokens.token[:0]"),
     ],
     "test_speculative_laws": [

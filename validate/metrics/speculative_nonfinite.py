@@ -116,17 +116,19 @@ def damage(side: SpecSide) -> str | None:
 
 def _words(beyond: dict[str, float]) -> str | None:
     told = [f"{int(count)} {name}" for name, count in beyond.items()]
-    return f"not counted, at T > 0: {', '.join(told)}" if told else None
+    return f"not counted: {', '.join(told)}" if told else None
 
 
 def _beyond(side: SpecSide, role: str, length: int) -> dict[str, float]:
-    """Ids at T > 0 that the vocabulary has and the tokenizer has not."""
+    """Ids that the vocabulary has and the tokenizer has not: tokens at T > 0, and drafts."""
     shown = {}
     for kind, drawn in side.kinds.items():
-        tokens = drawn.tokens.token[drawn.tokens.temperature > 0]
-        drafts = tokens[:0] if drawn.steps is None else drawn.steps.drafts
-        for name, ids in (("tokens", tokens), ("drafts", drafts)):
-            count = int(np.count_nonzero((ids >= length) & (ids < side.vocab)))
+        ids = {"tokens": drawn.tokens.token[drawn.tokens.temperature > 0]}
+        if (steps := drawn.steps) is not None:
+            cold = steps.temperature == 0
+            ids |= {"drafts": steps.drafts[~cold], "greedy_drafts": steps.drafts[cold]}
+        for name, held in ids.items():
+            count = int(np.count_nonzero((held >= length) & (held < side.vocab)))
             if count:
                 shown[f"{role}.{kind}.{name}_beyond_tokenizer"] = float(count)
     return shown
@@ -135,7 +137,7 @@ def _beyond(side: SpecSide, role: str, length: int) -> dict[str, float]:
 def _cold(side: SpecSide, length: int) -> Iterator[tuple[str, Column]]:
     for kind, drawn in side.kinds.items():
         tokens = drawn.tokens.token[drawn.tokens.temperature == 0]
-        yield f"{kind}.tokens_beyond_tokenizer", (tokens >= length) & (tokens < side.vocab)
+        yield f"{kind}.greedy_tokens_beyond_tokenizer", (tokens >= length) & (tokens < side.vocab)
 
 
 def _wrong(side: SpecSide) -> Iterator[tuple[str, Column]]:

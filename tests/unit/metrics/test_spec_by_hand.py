@@ -130,6 +130,27 @@ class TestReading:
 
 
 class TestNonfinite:
+    def test_ids_beyond_the_tokenizer_of_two_temperatures_in_one_kind(self) -> None:
+        """p-0 asks for T = 0: 1 token is counted, 2 drafts are shown; p-1 for T = 1: 2 and 1 shown."""
+        streams = spec(prompts=2)
+        streams["p-0"]["tokens"][3] = 259
+        streams["p-0"]["drafts"][[3, 4], 0] = 259
+        streams["p-1"]["tokens"][[3, 4]] = 259
+        streams["p-1"]["drafts"][3, 0] = 259
+        cand = side({KIND: streams})
+        cold = cand.drawn[KIND]["p-0"].model_copy(update={"params": SamplingParams(temperature=0)})
+        cand.drawn[KIND]["p-0"] = cold
+
+        found = speculative_nonfinite(pair(cand, side({KIND: spec()}, label="cuda")), LEVELS)
+
+        assert found.value == 1.0
+        assert found.breakdown == {
+            f"cand.{KIND}.greedy_tokens_beyond_tokenizer": 1.0,
+            f"cand.{KIND}.tokens_beyond_tokenizer": 2.0,
+            f"cand.{KIND}.drafts_beyond_tokenizer": 1.0,
+            f"cand.{KIND}.greedy_drafts_beyond_tokenizer": 2.0,
+        }
+
     def test_ids_beyond_the_tokenizer_by_kind_of_id(self) -> None:
         """259 of 272 ids are the tokenizer's: 2 tokens and 3 drafts at T = 1, and 1 beyond all."""
         streams = spec()

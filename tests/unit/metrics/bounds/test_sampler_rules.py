@@ -262,7 +262,7 @@ class TestNonfinite:
         found = speculative_nonfinite(pair(side({"spec-greedy": streams}), ref), LEVELS)
 
         assert found.value == 1.0
-        assert found.breakdown == {"cand.spec-greedy.tokens_beyond_tokenizer": 1.0}
+        assert found.breakdown == {"cand.spec-greedy.greedy_tokens_beyond_tokenizer": 1.0}
         assert found.pattern is None
 
     @pytest.mark.parametrize(
