@@ -7,6 +7,7 @@ from tests.meta.metric_mutants import Mutant
 __all__ = ["SPEC_MUTANTS"]
 
 READ = "metrics._spec_read"
+BOOKS = "metrics._spec_books"
 STREAMS = "metrics._spec_streams"
 TESTS = "metrics._spec_tests"
 UNIFORM = "metrics.speculative_uniform"
@@ -38,19 +39,43 @@ SPEC_MUTANTS: Mapping[str, Sequence[Mutant]] = {
         Mutant("copied stream let through", READ, "if not (surprisal >= FREE):", "if True:"),
         Mutant("other parameters let through", STREAMS, "if asked[0][place] != asked[1][place]:", "if False:"),
     ],
+    "test_spec_cut": [
+        Mutant("columns not counted", BOOKS, "if held != shape:", "if False:"),
+        Mutant("other blocks pass", BOOKS, "of_steps | of_drafts", "{name: owner.column(name).shape for name in STEP_NAMES}"),
+        Mutant("a prompt without steps passes", BOOKS, "if drafted and why is None:", 'if owner.holds("count") and why is None:'),
+        Mutant("steps cut at the end", BOOKS, "step[0] != 0 or step[-1] >= len(place)", "False"),
+        Mutant("anchors not looked at", BOOKS, "position != place[step] + 1 + row", "position != position"),
+        Mutant("another q", BOOKS, "for name in (\"q\", \"p\"):", "for name in (\"p\",):"),
+        Mutant("another p", BOOKS, "for name in (\"q\", \"p\"):", "for name in (\"q\",):"),
+        Mutant("no rounding", BOOKS, "eps * np.maximum(a, b)", "0.0 * np.maximum(a, b)"),
+        Mutant("a thousand roundings", BOOKS, "eps * np.maximum(a, b)", "1e3 * eps * np.maximum(a, b)"),
+        Mutant("q of tokens drawn anew", BOOKS, "own = own[owner.whole(\"tokens\")[at[own]] == drafts[step[own], row[own]]]", "own = own[:]"),
+        Mutant("missing q contradicts", BOOKS, "chances & ~(np.abs(a - b)", "~(np.abs(a - b)"),
+        Mutant("fewer rows pass", INSIDE, "if held >= wanted:", "if held >= 1:"),
+        Mutant("no row passes", INSIDE, "if held >= wanted:", "if True:"),
+        Mutant("ref's rows not asked for", INSIDE, "here = {*pair.cand.names(prompt), *pair.ref.names(prompt)}", "here = {*pair.cand.names(prompt)}"),
+        Mutant("tags not looked at", INSIDE, "TAG in pair.cand.prompts[prompt].tags or bool(here & {*names})", "bool(here & {*names})"),
+        Mutant("rows of fewer ids", INSIDE, "forced.shape[1:] == (side.vocab,) and", ""),
+        Mutant("refused rows passed over", LOGPROB, 'if rows.kind == "unlike":', "if False:"),
+        Mutant("other states", AUDIT, "if audit.shape[1] != states:", "if False:"),
+        Mutant("states of cand alone", AUDIT, "for side in (pair.ref, pair.cand)", "for side in (pair.cand,)"),
+        Mutant("streams cut before their replay", REPLAY, "if again > own:", "if False:"),
+        Mutant("a replay that parted is cut", REPLAY, "if not unlike.size and (", "if ("),
+        Mutant("columns of ref not named", BAD, "for side in (ref, cand):", "for side in (cand,):"),
+    ],
     "test_speculative_bad_input": [
         Mutant("tests rest on damaged numbers", TESTS, "return side if why is None else Reason(why)", "return side"),
         Mutant("damaged ref let through", DELTA, "why = damage(ref)", "why = None"),
         Mutant("acceptance without q compared", DELTA, "if len(drawn.steps) and not np.isfinite(drawn.steps.expected).any():", "if False:"),
         Mutant("number needed left out", TESTS, "n_needed=MIN_PAIRS if n < MIN_PAIRS else None", "n_needed=None"),
         Mutant("moments pass unseen", BAD, "_no_size(tokens.entropy) | ~(tokens.entropy <= most + ROUNDING)", "tokens.token < 0"),
-        Mutant("sampled ids beyond the tokenizer unseen", BAD, "count = int(np.count_nonzero((ids >= length) & (ids < side.vocab)))", "count = 0"),
+        Mutant("sampled ids beyond the tokenizer unseen", BAD, "count = int(np.count_nonzero((held >= length) & (held < side.vocab)))", "count = 0"),
         Mutant("greedy ids beyond the tokenizer pass", BAD, "drawn.tokens.token[drawn.tokens.temperature == 0]", "drawn.tokens.token[:0]"),
     ],
     "test_speculative_laws": [
         Mutant("equal seeds let through", READ, "if seed is not None and seed in seen:", "if False:"),
         Mutant("stripped stop token let through", READ, 'if stream.finish_reason == "stop" and', "if False and"),
-        Mutant("dropped positions let through", READ, "if row[0] != 0 or not follows.all():", "if False:"),
+        Mutant("dropped positions let through", BOOKS, "if row[0] == 0 and follows.all():", "if True:"),
         Mutant("simulated acceptance let through", READ, "if bare in RELAXED and", "if False and"),
         Mutant("relaxed acceptance let through", READ, "if bare in THRESHOLDS and", "if False and"),
         Mutant("settings that are off refuse", READ, "str(value).lower() not in OFF", "True"),
@@ -83,7 +108,7 @@ SPEC_MUTANTS: Mapping[str, Sequence[Mutant]] = {
     ],
     "test_speculative_inside": [
         Mutant("NaN chances pass", BAD, "~((values >= 0.0) & (values <= 1.0 + ROUNDING))", "(values < 0.0) | (values > 1.0 + ROUNDING)"),
-        Mutant("ref not looked at", BAD, '(("ref", spec_side(pair, pair.ref)), ("cand", cand))', '(("cand", cand),)'),
+        Mutant("ref not looked at", BAD, '(("ref", ref), ("cand", cand))', '(("cand", cand),)'),
         Mutant("the vocabulary's end is an id", BAD, "(tokens.token >= side.vocab)", "(tokens.token > side.vocab)"),
         Mutant("q not asked for", BAD, "drafted & _no_chance(tokens.q)", "drafted & False"),
         Mutant("band not over the temperature", SUPPORT, "near_tie / scale", "near_tie * scale"),

@@ -37,6 +37,8 @@ PLACES = (
 )
 """Options that name a file or a folder."""
 TRACEBACK = "--traceback"
+PLAIN = 1_000
+"""Characters of a line that is surely short enough to be told whole."""
 
 app = typer.Typer(
     name="validate",
@@ -193,12 +195,12 @@ def _report(error: Exception) -> int:
 
 
 def _harmless(text: str) -> str:
-    """The lines of a message, with what steers a terminal spelled out: names come from captures."""
+    """The lines of a message, cut where long and spelled out where they steer: names come from captures."""
     lines = text.split("\n")
-    if not all(line.isprintable() for line in lines):
-        from validate.report.wording import clean
+    if not all(line.isprintable() and len(line) <= PLAIN for line in lines):
+        from validate.report.visible import visible
 
-        lines = [clean(line) for line in lines]
+        lines = [visible(line) for line in lines]
     return "\n".join(lines)
 
 

@@ -4,18 +4,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from validate.capture.digest import file_sha256
+from validate.capture.format import MANIFEST
+from validate.capture.goldens import VERIFIED_NAME, stale_reason
 from validate.capture.project import Project
+from validate.capture.reader import CaptureReader
 from validate.cli.judge import other_prompts
 from validate.errors import ValidateError
 from validate.report import load_report
 from validate.run import golden_path
 from validate.run.since_golden import since_golden
 from validate.schema.pair import Side
-from validate.schema.report import Report
+from validate.schema.report import Report, SinceGolden
 from validate.schema.suite import Limits, Suite
 from validate.suite import limits_digest, load_limits, load_prompts, load_suite
 
-__all__ = ["Held", "blocked_here", "hold", "on_its_word"]
+__all__ = ["Held", "blocked_here", "hold", "on_its_word", "stale_here"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,10 @@ class Held:
     """Whether the suite or the limits of the same name differ here."""
     golden_here: bool
     """Whether what the report says of its golden report is so by the one of this checkout."""
+    other_golden: bool
+    """Whether the golden report here, by the same suite and limits, tells otherwise."""
+    since: SinceGolden | None
+    """What was loosened, as it may be shown: by this checkout's files; None where they do not tell."""
 
 
 def hold(report: Report, project: Project) -> Held:
@@ -57,13 +65,24 @@ def hold(report: Report, project: Project) -> Held:
         lines.append(_limits_line(report, limits, name))
     other_law = any(" of this checkout" in line for line in lines)
     same = not lines and suite is not None and limits is not None
-    golden_here = same and _golden_agrees(report, suite, limits, project)
-    if not golden_here and report.since_golden is not None:
+    here = _since_here(suite, limits, project) if same else None
+    told = report.since_golden
+    golden_here = here is not None and told is not None and _told(here) == _told(told)
+    known = here is not None and here.found
+    if known and not golden_here:
+        lines.append(_golden_line(told, here))
+    elif told is not None and not golden_here:
         lines.append(
-            f"golden report: the bundle's own, not {report.since_golden.path} of this checkout, so "
+            f"golden report: the bundle's own, not {told.path} of this checkout, so "
             "nothing is said of what was loosened since"
         )
-    return Held(lines=tuple(lines), other_law=other_law, golden_here=golden_here)
+    return Held(
+        lines=tuple(lines),
+        other_law=other_law,
+        golden_here=golden_here,
+        other_golden=known and not golden_here,
+        since=told if golden_here else here if known else None,
+    )
 
 
 def _suite_named(name: str, project: Project) -> tuple[Path, Suite] | None:
@@ -101,21 +120,32 @@ def _limits_line(report: Report, limits: Limits, name: str) -> str:
     return f"limits: the bundle's own, not {name} of this checkout: {counts}{shown}"
 
 
-def _golden_agrees(
-    report: Report, suite: Suite | None, limits: Limits | None, project: Project
-) -> bool:
-    if suite is None or limits is None or report.since_golden is None:
-        return False
-    golden = load_report(project.root / golden_path(suite.name))
-    if golden is None:
-        return not report.since_golden.found
-    here = since_golden(suite, limits, golden=golden)
-    # a file's line and label depend on where the program was started
-    told = [
-        [(one.name, one.change, one.before, one.after) for one in since.changes]
-        for since in (here, report.since_golden)
-    ]
-    return report.since_golden.found and told[0] == told[1]
+def _since_here(suite: Suite | None, limits: Limits | None, project: Project) -> SinceGolden | None:
+    """What was loosened since this checkout's golden report; None without suite or limits."""
+    if suite is None or limits is None:
+        return None
+    return since_golden(suite, limits, golden=load_report(project.root / golden_path(suite.name)))
+
+
+def _told(since: SinceGolden) -> list[tuple[str, str, str, str]] | None:
+    """The changes, without a file's line and label, which depend on where the program was started."""
+    if not since.found:
+        return None
+    return [(one.name, str(one.change), one.before, one.after) for one in since.changes]
+
+
+def _golden_line(told: SinceGolden | None, here: SinceGolden | None) -> str:
+    """Where the bundle's report and this checkout's golden report tell otherwise, in words."""
+    mine = (here and _told(here)) or []
+    theirs = (told and _told(told)) or []
+    first = next((one for one in [*mine, *theirs] if (one in mine) is not (one in theirs)), None)
+    shown = f"; {first[1].upper()} {first[0]}: {first[2]} -> {first[3]}" if first else ""
+    path = "" if here is None else here.path
+    where = f", {'here' if first in mine else 'in the bundle'} alone" if first else ""
+    return (
+        f"golden report: the bundle's own, not {path} of this checkout: {len(theirs)} limits moved "
+        f"by the bundle, {len(mine)} here{shown}{where}"
+    )
 
 
 def blocked_here(ref: Side, cand: Side, suite: Suite, project: Project) -> tuple[str, ...]:
@@ -151,3 +181,23 @@ def _unchecked(report: Report) -> Iterator[str]:
     for role, side in (("ref", report.ref), ("cand", report.cand)):
         if side.label != side.target:
             yield f"the name '{side.label}' of {role}, whose capture is of target '{side.target}'"
+
+
+def stale_here(side: CaptureReader, project: Project) -> str | None:
+    """Why a capture of a bundle is no golden that the source here can use; None where it can.
+
+    A golden is what has the digest of a golden of this checkout, whose own note counts, and what
+    has a note beside it on the source that it is valid for.
+
+    Args:
+        side: From a bundle.
+        project: The checkout.
+    """
+    for name, entry in project.targets.items():
+        folder = project.folder(name) if entry.kind == "golden" else None
+        if folder is None or not (folder / MANIFEST).is_file():
+            continue
+        if file_sha256(folder / MANIFEST) == side.digest:
+            return stale_reason(name, folder)
+    noted = (side.path / VERIFIED_NAME).is_file()
+    return stale_reason(side.manifest.target, side.path) if noted else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from validate.capture.digest import file_sha256
 from validate.capture.places import fit_file, fit_folder
 from validate.capture.project import Project
-from validate.cli.checkout import blocked_here, hold, on_its_word
+from validate.cli.checkout import blocked_here, hold, on_its_word, stale_here
 from validate.cli.formats import ReportFormat
 from validate.cli.progress import show_progress
 from validate.cli.report_saved import find_run, with_claims
@@ -23,9 +23,10 @@ from validate.report import (
     render_markdown,
     write_reports,
 )
-from validate.report.wording import clean
+from validate.report.visible import visible
 from validate.run import golden_path
 from validate.run.bundle import Source, check_bundle, find_captures, write_bundle
+from validate.run.recompute import Known
 from validate.schema.report import Report
 from validate.schema.verdict import EXIT_CODES, Outcome
 from validate.suite import limits_digest, load_limits, load_suite
@@ -66,25 +67,36 @@ def check(path: Path, runs: Sequence[Path], *, output: ReportFormat) -> int:
         report = check_bundle(
             path,
             render=render_all,
-            blocks=lambda ref, cand, suite: blocked_here(ref, cand, suite, open_project()),
+            known=Known(
+                blocks=lambda ref, cand, suite: blocked_here(ref, cand, suite, open_project()),
+                stale=lambda held: stale_here(held, open_project()),
+            ),
             progress=lambda what: progress(0, 0, what),
         )
     words = "every file is what it was, and the captures inside give this verdict again"
     print(f"{path}: {words}", file=sys.stderr)
     held = hold(report, open_project())
-    print(f"  {clean(on_its_word(report))}", file=sys.stderr)
+    print(f"  {visible(on_its_word(report))}", file=sys.stderr)
     for line in held.lines:
-        print(f"  {clean(line)}", file=sys.stderr)
-    shown = report if held.golden_here else report.model_copy(update={"since_golden": None})
+        print(f"  {visible(line)}", file=sys.stderr)
+    shown = report.model_copy(update={"since_golden": held.since})
     if output is ReportFormat.CONSOLE:
         print(render_console(shown, terminal=sys.stdout.isatty()))
     else:
-        text = render_json(report) if output is ReportFormat.JSON else render_markdown(shown)
+        text = render_json(shown) if output is ReportFormat.JSON else render_markdown(shown)
         print(text.rstrip("\n"))
     if held.other_law:
         print(
             f"{path}: {report.verdict} is a verdict by another suite or other limits than this "
             "checkout's\n  do next: check it in the checkout it was made in, or ask why they differ",
+            file=sys.stderr,
+        )
+        return EXIT_CODES[Outcome.INCOMPARABLE]
+    if held.other_golden:
+        print(
+            f"{path}: what it says of loosened limits is not so by this checkout's golden report, "
+            "whose figures are shown\n  do next: check it in the checkout it was made in, or ask why "
+            "they differ",
             file=sys.stderr,
         )
         return EXIT_CODES[Outcome.INCOMPARABLE]

@@ -10,9 +10,13 @@ from validate.metrics._spec_tests import judged_side
 from validate.numerics import log_softmax
 from validate.schema import Pair
 
-__all__ = ["KIND", "VerifyRows", "verify_rows"]
+__all__ = ["KIND", "REPLAYED", "VERIFIED", "VerifyRows", "asked", "cut", "verify_rows"]
 
 KIND = "spec-sampled"
+REPLAYED, VERIFIED = 12, 24
+"""Tokens of each stream that the format asks to be drawn again, and to hold verify rows of."""
+TAG = "tensors"
+"""Tag of the prompts that hold rows and audits."""
 VERIFY, FORCED = f"spec.{KIND}.verify.logits", f"spec.{KIND}.forced.logits"
 LIKELY = 1e-3
 """Ids at least this probable on the forced side; log-probabilities of the rest are noise."""
@@ -46,16 +50,22 @@ def _compare(pair: Pair) -> VerifyRows | Reason:
     drawn = side.kinds.get(KIND)
     parts, owners = [], []
     for place, prompt in enumerate(pair.prompts):
-        names = pair.cand.names(prompt)
-        if drawn is None or VERIFY not in names or FORCED not in names:
+        if drawn is None or not asked(pair, prompt, VERIFY, FORCED):
+            continue
+        tokens = drawn.tokens_of(place)
+        for name in (VERIFY, FORCED):
+            wanted = min(VERIFIED, len(tokens))
+            if why := cut(pair, prompt, name, wanted=wanted, of="tokens"):
+                return why
+        if not len(tokens):
             continue
         forced = np.asarray(pair.cand.tensor(prompt, FORCED), np.float64)
         verify = np.asarray(pair.cand.tensor(prompt, VERIFY), np.float64)
-        tokens = drawn.tokens.where(drawn.tokens.prompt == place)
-        if forced.shape != verify.shape or len(forced) > len(tokens):
+        whole = forced.shape[1:] == (side.vocab,) and len(forced) <= len(tokens)
+        if forced.shape != verify.shape or not whole:
             return Reason(
-                f"{prompt}: verify rows {verify.shape}, forced rows {forced.shape} and "
-                f"{len(tokens)} tokens do not belong together",
+                f"{prompt}: verify rows {verify.shape}, forced rows {forced.shape}, "
+                f"{len(tokens)} tokens and a vocabulary of {side.vocab} do not belong together",
                 "unlike",
             )
         tokens = tokens.where(np.arange(len(forced)))
@@ -75,6 +85,28 @@ def _compare(pair: Pair) -> VerifyRows | Reason:
         window=window,
         position=position,
         prompt=tuple(owners),
+    )
+
+
+def asked(pair: Pair, prompt: str, *names: str) -> bool:
+    """Whether cand must hold such tensors of a prompt: of one that is tagged, or where ref does.
+
+    A candidate without any of them on all prompts holds none on purpose; that is no cut capture.
+    """
+    held = any(name in pair.cand.names(one) for one in pair.prompts for name in names)
+    here = {*pair.cand.names(prompt), *pair.ref.names(prompt)}
+    return held and (TAG in pair.cand.prompts[prompt].tags or bool(here & {*names}))
+
+
+def cut(pair: Pair, prompt: str, name: str, *, wanted: int, of: str) -> Reason | None:
+    """Why cand's rows of a prompt are fewer than its own stream asks for; None where they are not."""
+    held = len(pair.cand.tensor(prompt, name)) if name in pair.cand.names(prompt) else 0
+    if held >= wanted:
+        return None
+    return Reason(
+        f"{pair.cand.label}: {prompt}/{name} holds {held} rows, and the {wanted} first {of} of its "
+        "stream ask for one each: rows are missing; capture the prompt again, whole",
+        "unlike",
     )
 
 

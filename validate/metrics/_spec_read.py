@@ -7,36 +7,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from validate.metrics._spec_books import (
+    STEP_NAMES,
+    TOKEN_NAMES,
+    books_problem,
+    columns_problem,
+)
 from validate.metrics._spec_streams import Drawn, SpecSide, Steps, Tokens, label_number
 from validate.schema import Pair, Side, Stream
 
 __all__ = ["KINDS", "spec_side"]
 
 KINDS = ("sampled", "spec-greedy", "spec-sampled")
-TOKEN_NAMES = (
-    "outcome",
-    "row",
-    "step",
-    "logprob",
-    "p",
-    "q",
-    "falls",
-    "entropy",
-    "variance",
-    "edge",
-    "top",
-)
-STEP_NAMES = (
-    "place",
-    "drafts",
-    "accepts",
-    "limit",
-    "count",
-    "expected",
-    "drafted_p",
-    "drafted_q",
-    "confidence",
-)
 RELAXED = (
     "SGLANG_SIMULATE_ACC_LEN",
     "ATOM_ENABLE_RELAXED_MTP",
@@ -100,6 +82,9 @@ def _read(prompts: Sequence[str], side: Side) -> SpecSide:
         held = [p for p in prompts if f"spec.{kind}.tokens" in side.names(p)]
         if not held:
             continue
+        if cut := columns_problem(side, kind, held):
+            kinds, why = {}, cut
+            break
         wanted = streams.get(kind, {})
         why = why or _unfit(side, kind, held, wanted)
         kinds[kind] = _kind(side, kind, tuple(prompts), held, wanted)
@@ -205,7 +190,7 @@ def _cut(side: Side, kind: str, prompt: str, stream: Stream) -> str | None:
             f"{side.label}: the {kind} stream of {prompt} stopped and its stop token is not there; "
             "stripping it makes a right sampler fail: capture with ignore_eos, or keep it"
         )
-    return _told_twice(side, kind, prompt, stream) or _gap(side, kind, prompt, len(tokens))
+    return books_problem(side, kind, prompt) or _told_twice(side, kind, prompt, stream)
 
 
 def _told_twice(side: Side, kind: str, prompt: str, stream: Stream) -> str | None:
@@ -230,29 +215,6 @@ def _told_twice(side: Side, kind: str, prompt: str, stream: Stream) -> str | Non
         f"{told[at]:.6g}, and {name} holds {judged[at]:.6g}: one of them is no log-probability of "
         "this path; write both from one array"
     )
-
-
-def _gap(side: Side, kind: str, prompt: str, tokens: int) -> str | None:
-    """Every step must have emitted all its rows but the last, which a length may cut."""
-    if f"spec.{kind}.count" not in side.names(prompt):
-        return None
-    step = side.tensor(prompt, f"spec.{kind}.step").astype(np.int64)
-    row = side.tensor(prompt, f"spec.{kind}.row").astype(np.int64)
-    drafted = np.flatnonzero(step >= 0)
-    if drafted.size == 0:
-        return None
-    if drafted[-1] - drafted[0] + 1 != drafted.size or drafted[-1] != tokens - 1:
-        return f"{side.label}: {prompt} {kind}: tokens without a verify step stand among the others"
-    step, row = step[drafted], row[drafted]
-    same = step[1:] == step[:-1]
-    follows = np.where(same, row[1:] == row[:-1] + 1, (step[1:] == step[:-1] + 1) & (row[1:] == 0))
-    if row[0] != 0 or not follows.all():
-        at = 0 if row[0] != 0 else int(np.flatnonzero(~follows)[0]) + 1
-        return (
-            f"{side.label}: {prompt} {kind}: step {step[at]} row {row[at]} does not follow what "
-            "stands before it: a position was dropped because of what was emitted"
-        )
-    return None
 
 
 def _kind(

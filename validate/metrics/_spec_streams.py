@@ -245,6 +245,7 @@ class SpecSide:
     """Of the random numbers V; from the capture's digest."""
     prompts: tuple[str, ...]
     kinds: Mapping[str, Drawn]
+    """Empty also where a column was cut, which ``refusal`` then tells."""
     rule: str
     """The verifier: ``chain``, ``target_only`` or ``exact_match``."""
     refusal: str | None = None

@@ -61,10 +61,10 @@ class Seen:
 def judged_side(pair: Pair) -> SpecSide | Reason:
     """The candidate's drawn streams, or why they may not be judged."""
     side = spec_side(pair, pair.cand)
-    if not side.kinds:
-        return Reason(f"{side.label} holds no drawn streams; capture prompts tagged 'speculative'")
     if side.refusal is not None:
         return Reason(side.refusal, "unlike")
+    if not side.kinds:
+        return Reason(f"{side.label} holds no drawn streams; capture prompts tagged 'speculative'")
     why = pair.once("spec parameters", lambda: _unlike(spec_side(pair, pair.ref), side))
     return side if why is None else Reason(why, "unlike")
 

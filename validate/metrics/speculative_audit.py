@@ -1,9 +1,12 @@
 """``speculative.audit``: is the state after a commit that of replaying the committed tokens?"""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from validate.metrics._reason import Reason, without_value
-from validate.metrics._spec_inside import KIND
+from validate.metrics._spec_inside import KIND, asked, cut
+from validate.metrics._spec_streams import Column, SpecSide
 from validate.metrics._spec_tests import judged_side
 from validate.schema import Levels, Measurement, Pair, Worst
 
@@ -33,28 +36,10 @@ def speculative_audit(pair: Pair, levels: Levels) -> Measurement:
     side = judged_side(pair)
     if isinstance(side, Reason):
         return without_value(NAME, side, unit=UNIT, n_of="steps")
-    drawn = side.kinds.get(KIND)
-    sizes, counts, places = [], [], []
-    for place, prompt in enumerate(pair.prompts):
-        if drawn is None or drawn.steps is None or TENSOR not in pair.cand.names(prompt):
-            continue
-        steps = drawn.steps.where(drawn.steps.prompt == place)
-        audit = np.asarray(pair.cand.tensor(prompt, TENSOR), np.float64)
-        audit = np.where(audit < 0, np.nan, audit)  # no distance is negative
-        if len(audit) != len(steps) or audit.ndim != 2:  # noqa: PLR2004  steps by states
-            reason = Reason(
-                f"{prompt}/{TENSOR}: {audit.shape} for {len(steps)} steps; one row a step", "unlike"
-            )
-            return without_value(NAME, reason, unit=UNIT, n_of="steps")
-        sizes.append(audit)
-        counts.append(steps.count)
-        places += [(prompt, int(p)) for p in steps.place]
-    if not places:
-        reason = Reason(
-            "no prompt holds an audit; capture prompts tagged 'speculative' and 'tensors'"
-        )
-        return without_value(NAME, reason, unit=UNIT, n_of="steps")
-    audit, count = np.concatenate(sizes), np.concatenate(counts)
+    found = _audits(pair, side)
+    if isinstance(found, Reason):
+        return without_value(NAME, found, unit=UNIT, n_of="steps")
+    audit, count, places = found
     per_step = np.max(audit, axis=1)
     at = int(np.argmax(np.where(np.isnan(per_step), np.inf, per_step)))
     state = int(np.argmax(np.where(np.isnan(audit[at]), np.inf, audit[at])))
@@ -77,6 +62,59 @@ def speculative_audit(pair: Pair, levels: Levels) -> Measurement:
         pattern=_where(per_step, count),
         breakdown=shown,
     )
+
+
+class _Audits(NamedTuple):
+    """Audits of all prompts, one entry a step."""
+
+    audit: Column
+    """[steps, states]"""
+    accepted: Column
+    """Drafts that were accepted."""
+    places: list[tuple[str, int]]
+    """Prompt, and position of the anchor."""
+
+
+def _audits(pair: Pair, side: SpecSide) -> _Audits | Reason:
+    drawn, states = side.kinds.get(KIND), _states(pair)
+    sizes, counts, places = [], [], []
+    for place, prompt in enumerate(pair.prompts):
+        steps = None if drawn is None else drawn.steps_of(place)
+        if steps is None or not len(steps) or not asked(pair, prompt, TENSOR):
+            continue
+        if why := cut(pair, prompt, TENSOR, wanted=len(steps), of="verify steps"):
+            return why
+        audit = np.asarray(pair.cand.tensor(prompt, TENSOR), np.float64)
+        audit = np.where(audit < 0, np.nan, audit)  # no distance is negative
+        if len(audit) != len(steps) or audit.ndim != 2:  # noqa: PLR2004  steps by states
+            return Reason(
+                f"{prompt}/{TENSOR}: {audit.shape} for {len(steps)} steps; one row a step", "unlike"
+            )
+        if audit.shape[1] != states:
+            return Reason(
+                f"{pair.cand.label}: {prompt}/{TENSOR} holds {audit.shape[1]} states, other audits "
+                f"of this model {states}: states are missing; capture the prompt again, whole",
+                "unlike",
+            )
+        sizes.append(audit)
+        counts.append(steps.count)
+        places += [(prompt, int(p)) for p in steps.place]
+    if not places:
+        return Reason(
+            "no prompt holds an audit; capture prompts tagged 'speculative' and 'tensors'"
+        )
+    return _Audits(np.concatenate(sizes), np.concatenate(counts), places)
+
+
+def _states(pair: Pair) -> int:
+    """Most states that either side's audits hold of a step: both run one model, so all hold them."""
+    held = [
+        side.tensor(prompt, TENSOR).shape[1:]
+        for side in (pair.ref, pair.cand)
+        for prompt in pair.prompts
+        if TENSOR in side.names(prompt)
+    ]
+    return max((shape[0] for shape in held if shape), default=0)
 
 
 def _where(per_step: np.ndarray, count: np.ndarray) -> str | None:

@@ -40,7 +40,10 @@ def speculative_logprob(pair: Pair, levels: Levels) -> Measurement:
     n = 0
     found: list[Worst] = []
     rows = verify_rows(pair)
-    if not isinstance(rows, Reason):
+    if isinstance(rows, Reason):
+        if rows.kind == "unlike":
+            return without_value(NAME, rows, unit="nats", n_of="tokens")
+    else:
         at = _largest(rows.returned)
         shown["against_forced"] = float(rows.returned[at])
         n += len(rows.returned)

@@ -59,7 +59,11 @@ def speculative_nonfinite(pair: Pair, levels: Levels) -> Measurement:
         Values; ``n`` = values looked at. Undefined without streams on cand.
     """
     del levels
-    cand = spec_side(pair, pair.cand)
+    ref, cand = spec_side(pair, pair.ref), spec_side(pair, pair.cand)
+    for side in (ref, cand):
+        if side.refusal is not None and not side.kinds:
+            reason = Reason(side.refusal, "unlike")
+            return without_value(NAME, reason, unit="values", n_of="values")
     if not cand.kinds:
         reason = Reason(
             f"{cand.label} holds no drawn streams; capture prompts tagged 'speculative'"
@@ -68,7 +72,7 @@ def speculative_nonfinite(pair: Pair, levels: Levels) -> Measurement:
     shown: dict[str, float] = {}
     beyond: dict[str, float] = {}
     total = n = 0
-    for role, side in (("ref", spec_side(pair, pair.ref)), ("cand", cand)):
+    for role, side in (("ref", ref), ("cand", cand)):
         length = (pair.ref if role == "ref" else pair.cand).manifest.model.tokenizer_length
         beyond |= _beyond(side, role, length)
         for name, wrong in (*_wrong(side), *_cold(side, length)):
@@ -112,17 +116,19 @@ def damage(side: SpecSide) -> str | None:
 
 def _words(beyond: dict[str, float]) -> str | None:
     told = [f"{int(count)} {name}" for name, count in beyond.items()]
-    return f"not counted, at T > 0: {', '.join(told)}" if told else None
+    return f"not counted: {', '.join(told)}" if told else None
 
 
 def _beyond(side: SpecSide, role: str, length: int) -> dict[str, float]:
-    """Ids at T > 0 that the vocabulary has and the tokenizer has not."""
+    """Ids that the vocabulary has and the tokenizer has not: tokens at T > 0, and drafts."""
     shown = {}
     for kind, drawn in side.kinds.items():
-        tokens = drawn.tokens.token[drawn.tokens.temperature > 0]
-        drafts = tokens[:0] if drawn.steps is None else drawn.steps.drafts
-        for name, ids in (("tokens", tokens), ("drafts", drafts)):
-            count = int(np.count_nonzero((ids >= length) & (ids < side.vocab)))
+        ids = {"tokens": drawn.tokens.token[drawn.tokens.temperature > 0]}
+        if (steps := drawn.steps) is not None:
+            cold = steps.temperature == 0
+            ids |= {"drafts": steps.drafts[~cold], "greedy_drafts": steps.drafts[cold]}
+        for name, held in ids.items():
+            count = int(np.count_nonzero((held >= length) & (held < side.vocab)))
             if count:
                 shown[f"{role}.{kind}.{name}_beyond_tokenizer"] = float(count)
     return shown
@@ -131,7 +137,7 @@ def _beyond(side: SpecSide, role: str, length: int) -> dict[str, float]:
 def _cold(side: SpecSide, length: int) -> Iterator[tuple[str, Column]]:
     for kind, drawn in side.kinds.items():
         tokens = drawn.tokens.token[drawn.tokens.temperature == 0]
-        yield f"{kind}.tokens_beyond_tokenizer", (tokens >= length) & (tokens < side.vocab)
+        yield f"{kind}.greedy_tokens_beyond_tokenizer", (tokens >= length) & (tokens < side.vocab)
 
 
 def _wrong(side: SpecSide) -> Iterator[tuple[str, Column]]:

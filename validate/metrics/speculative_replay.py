@@ -3,7 +3,7 @@
 import numpy as np
 
 from validate.metrics._reason import Reason, without_value
-from validate.metrics._spec_inside import KIND
+from validate.metrics._spec_inside import KIND, REPLAYED, cut
 from validate.metrics._spec_tests import judged_side
 from validate.schema import Levels, Measurement, Pair, Worst
 from validate.stats import proportion_limits
@@ -35,15 +35,17 @@ def speculative_replay(pair: Pair, levels: Levels) -> Measurement:
     n = parted = 0
     worst: Worst | None = None
     for place, prompt in enumerate(pair.prompts):
-        if drawn is None or TENSOR not in pair.cand.names(prompt):
+        if drawn is None or not _any(pair):
             continue
-        own = drawn.tokens.token[drawn.tokens.prompt == place]
-        again = np.asarray(pair.cand.tensor(prompt, TENSOR), np.int64)
+        own = drawn.tokens_of(place).token
+        if not len(own):
+            continue
+        again = _again(pair, prompt)
         shared = min(len(own), len(again))
-        if not shared:
-            continue
         n += 1
         unlike = np.flatnonzero(own[:shared] != again[:shared])
+        if not unlike.size and (why := _cut(pair, prompt, len(own), len(again))):
+            return without_value(NAME, why, unit="share", n_of="prompts")
         if unlike.size:
             parted += 1
             if worst is None or int(unlike[0]) < (worst.value or 0.0):
@@ -66,3 +68,24 @@ def speculative_replay(pair: Pair, levels: Levels) -> Measurement:
         interval=proportion_limits(parted, n, levels=levels),
         worst=worst,
     )
+
+
+def _any(pair: Pair) -> bool:
+    """Whether cand drew any stream twice; all of them must then be."""
+    return any(TENSOR in pair.cand.names(prompt) for prompt in pair.prompts)
+
+
+def _again(pair: Pair, prompt: str) -> np.ndarray:
+    held = TENSOR in pair.cand.names(prompt)
+    return np.asarray(pair.cand.tensor(prompt, TENSOR) if held else (), np.int64)
+
+
+def _cut(pair: Pair, prompt: str, own: int, again: int) -> Reason | None:
+    """Why two streams that agree as far as both go are not the same request, drawn to its end."""
+    if again > own:
+        return Reason(
+            f"{pair.cand.label}: {prompt}/{TENSOR} holds {again} tokens, its stream {own}, and they "
+            "agree: the stream was cut; capture the prompt again, whole",
+            "unlike",
+        )
+    return cut(pair, prompt, TENSOR, wanted=min(REPLAYED, own), of="tokens")

@@ -21,6 +21,7 @@ from validate.report.explained import (
     switch_title,
     untried_lines,
 )
+from validate.report.visible import visible
 from validate.report.wording import (
     clean,
     deviation_lines,
@@ -39,7 +40,7 @@ from validate.report.wording import (
     waiver_lines,
     worst_text,
 )
-from validate.schema.report import GateReport, Report
+from validate.schema.report import GateReport, Report, SideReport
 from validate.schema.verdict import Outcome
 
 __all__ = ["render_console", "render_gate"]
@@ -47,6 +48,7 @@ __all__ = ["render_console", "render_gate"]
 FULL_BLOCKS = 5
 """Failures told in full; the others get their headline."""
 PLAIN_WIDTH = 120
+CAND = "cand"
 
 _STYLES = {
     Outcome.PASS: "green",
@@ -108,10 +110,18 @@ def render_gate(gate: GateReport, report: Report) -> str:
     else:
         reason = "" if gate.reason is None else f": {gate.reason}"
         lines = [
-            mark(f"{shown(gate)} {gate.name}{reason}", report),
-            f"  rerun: {mark(gate.rerun, report, comment='#')}",
+            _told(f"{shown(gate)} {gate.name}{reason}", report),
+            f"  rerun: {_told(gate.rerun, report, comment='#')}",
         ]
     return "\n".join(clean(line) for line in lines)
+
+
+def _told(text: str, report: Report, *, comment: str = "") -> str:
+    """``text``, cut where it is long; the candidate's evidence outlasts the cut."""
+    kept, marked = visible(text), mark(text, report, comment=comment)
+    lost = report.cand.evidence in text and report.cand.evidence not in kept
+    beside = mark(CAND, report, comment=comment)[len(CAND) :] if lost else marked[len(text) :]
+    return f"{kept}{beside}"
 
 
 def _say(console: Console, lines: Iterable[str]) -> None:
@@ -120,7 +130,7 @@ def _say(console: Console, lines: Iterable[str]) -> None:
 
 
 def _section(console: Console, title: str, lines: Iterable[str], report: Report) -> None:
-    told = [f"  {mark(line, report)}" for line in lines]
+    told = [f"  {_told(line, report)}" for line in lines]
     if told:
         console.print()
         _say(console, [title, *told])
@@ -128,30 +138,36 @@ def _section(console: Console, title: str, lines: Iterable[str], report: Report)
 
 def _head(report: Report) -> list[str]:
     suite = report.suite
-    judged = f"alpha {suite.alpha:g}, power {suite.power:g}, limits {suite.limits}"
-    return [f"validate {report.tool_version}, suite {suite.name} ({suite.path}), {judged}"]
+    judged = f"alpha {suite.alpha:g}, power {suite.power:g}, limits {visible(suite.limits)}"
+    version, name, path = (visible(text) for text in (report.tool_version, suite.name, suite.path))
+    return [f"validate {version}, suite {name} ({path}), {judged}"]
 
 
 def _verdict(report: Report) -> Text:
     text = Text(f"{report.verdict}", style=_STYLES[report.verdict])
-    text.append(f": {clean(mark(verdict_words(report), report))}", style="default")
+    text.append(f": {_told(verdict_words(report), report)}", style="default")
     return text
 
 
 def _sides(report: Report) -> list[str]:
-    ref, cand = report.ref, report.cand
-    lines = [
-        f"  ref    : {ref.label}  {machine(ref)}",
-        f"           {origin(ref)}  evidence {ref.evidence}{_reused(reused=ref.reused)}",
-        f"  cand   : {label_of(report)}  {machine(cand)}",
-        f"           {origin(cand)}  evidence {cand.evidence}{_reused(reused=cand.reused)}",
-    ]
+    lines = []
+    for role, side in (("ref ", report.ref), ("cand", report.cand)):
+        lines.append(f"  {role}   : {_label(side, report)}  {visible(machine(side))}")
+        lines.append(
+            f"           {visible(origin(side))}  evidence {side.evidence}{_reused(reused=side.reused)}"
+        )
     if report.oracle is not None:
-        lines.append(f"  oracle : {report.oracle.target}")
+        lines.append(f"  oracle : {visible(report.oracle.target)}")
     if report.repeats:
         targets = ", ".join(repeat.target for repeat in report.repeats)
-        lines.append(f"  repeats: {targets} (noise floor)")
+        lines.append(f"  repeats: {visible(targets)} (noise floor)")
     return lines
+
+
+def _label(side: SideReport, report: Report) -> str:
+    """The name of a side, cut where it is long, with the candidate's evidence behind it."""
+    beside = label_of(report)[len(side.label) :] if side is report.cand else ""
+    return f"{visible(side.label)}{beside}"
 
 
 def _reused(*, reused: bool) -> str:
@@ -167,7 +183,9 @@ def _table(report: Report, *, terminal: bool) -> Table:
     for gate in report.gates:
         n = "" if gate.measurement is None else f"{gate.measurement.n}"
         cells = (gate.name, value_text(gate), limit_text(gate), floor_text(gate), n)
-        table.add_row(Text(shown(gate), style=_style(gate)), *(Text(clean(cell)) for cell in cells))
+        table.add_row(
+            Text(shown(gate), style=_style(gate)), *(Text(visible(cell)) for cell in cells)
+        )
     return table
 
 
@@ -181,12 +199,12 @@ def _scores(console: Console, report: Report, *, terminal: bool) -> None:
     for name in ("n", "ref", "cand", "lost", "gained", "drop", "p (Holm)", "MDE"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(clean(cell)) for cell in row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     console.print()
     title = "scores in points, on the same items; MDE: the smallest drop seen at this n (5 %, power 80 %)"
-    _say(console, [mark(title, report)])
+    _say(console, [_told(title, report)])
     console.print(table, soft_wrap=False)
-    _say(console, [f"  {mark(line, report)}" for line in first_flips(report)])
+    _say(console, [f"  {_told(line, report)}" for line in first_flips(report)])
 
 
 def _explained(console: Console, report: Report, *, terminal: bool) -> None:
@@ -195,17 +213,17 @@ def _explained(console: Console, report: Report, *, terminal: bool) -> None:
     if found is None:
         return
     console.print()
-    _say(console, [mark(f"{found.status.upper()}: {found.summary}", report)])
+    _say(console, [_told(f"{found.status.upper()}: {found.summary}", report)])
     for head, rows, title in (
         (RUNG_HEAD, rung_rows(found), ""),
         (PLACE_HEAD, place_rows(found), "operations of cand that err on their own inputs, rel-L2"),
         (SWITCH_HEAD, switch_rows(found), switch_title(found)),
     ):
         if rows:
-            _say(console, [mark(f"  {title}", report)] if title else [])
+            _say(console, [_told(f"  {title}", report)] if title else [])
             console.print(_plain(head, rows, terminal=terminal), soft_wrap=False)
     told = (*untried_lines(found), *found.notes)
-    _say(console, [f"  {mark(line, report)}" for line in told])
+    _say(console, [f"  {_told(line, report)}" for line in told])
 
 
 def _plain(head: Iterable[str], rows: Iterable[Iterable[str]], *, terminal: bool) -> Table:
@@ -213,7 +231,7 @@ def _plain(head: Iterable[str], rows: Iterable[Iterable[str]], *, terminal: bool
     for name in head:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(clean(cell)) for cell in row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     return table
 
 
@@ -230,14 +248,14 @@ def _blocks(report: Report) -> list[list[str]]:
     )
     blocks += [_failure(gate, report) for gate in failed[:FULL_BLOCKS]]
     if len(failed) > FULL_BLOCKS:
-        blocks.append([mark(headline(gate), report) for gate in failed[FULL_BLOCKS:]])
+        blocks.append([_told(headline(gate), report) for gate in failed[FULL_BLOCKS:]])
     open_ = [g for g in report.gates if g.outcome not in (Outcome.PASS, Outcome.FAIL)]
     reasons = dict.fromkeys((shown(gate), gate.outcome, gate.reason) for gate in open_)
     for word, outcome, reason in reasons:
         key = (word, outcome, reason)
-        names = [g.name for g in open_ if (shown(g), g.outcome, g.reason) == key]
+        names = ", ".join(g.name for g in open_ if (shown(g), g.outcome, g.reason) == key)
         head = word if word == outcome else f"{word} ({outcome})"
-        blocks.append([mark(f"{head} {', '.join(names)}: {reason}", report)])
+        blocks.append([f"{visible(f'{head} {names}')}: {_told(f'{reason}', report)}"])
     return blocks
 
 
@@ -251,13 +269,13 @@ def _failure(gate: GateReport, report: Report) -> list[str]:
         ("noise", _noise(gate, report)),
         ("limit", _source(gate)),
     ]
-    told = [mark(headline(gate), report)]
-    told += [f"  {key}: {mark(text, report)}" for key, text in lines if text]
-    told.append(f"  rerun: {mark(gate.rerun, report, comment='#')}")
+    told = [_told(headline(gate), report)]
+    told += [f"  {key}: {_told(text, report)}" for key, text in lines if text]
+    told.append(f"  rerun: {_told(gate.rerun, report, comment='#')}")
     worst = None if gate.measurement is None else gate.measurement.worst
     if worst is not None and worst.prompt is not None and " --prompt " not in gate.rerun:
         look = f"{gate.rerun} --prompt {shlex.quote(worst.prompt)}"
-        told.append(f"  look : {mark(look, report, comment='#')}")
+        told.append(f"  look : {_told(look, report, comment='#')}")
     return told
 
 

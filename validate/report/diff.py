@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from validate.gates.outcome import number
 from validate.report.markdown import escape
-from validate.report.wording import clean, limit_text, shown, value_text
+from validate.report.visible import visible
+from validate.report.wording import limit_text, shown, value_text
 from validate.schema.report import GateReport, LimitReport, OtherSide, Report
 
 __all__ = ["Moved", "diff_reports", "render_diff"]
@@ -65,14 +66,15 @@ def render_diff(old: Report, new: Report, *, style: Literal["console", "markdown
 
 
 def _lines(old: Report, new: Report, moved: Iterable[Moved]) -> Iterator[str]:
-    yield clean(f"old: {_head(old)}")
-    yield clean(f"new: {_head(new)}")
+    yield f"old: {_head(old)}"
+    yield f"new: {_head(new)}"
     for part, title in TITLES.items():
         here = [one for one in moved if one.part == part]
         yield f"{title}: {len(here)} moved"
         for one in here:
             change = f"  {one.change.upper()}" if one.change else ""
-            yield clean(f"  {one.name}: {one.before} -> {one.after}{change}")
+            before, after = visible(one.before), visible(one.after)
+            yield f"  {visible(one.name)}: {before} -> {after}{change}"
 
 
 def _page(old: Report, new: Report, moved: Iterable[Moved]) -> Iterator[str]:
@@ -85,15 +87,23 @@ def _page(old: Report, new: Report, moved: Iterable[Moved]) -> Iterator[str]:
             yield "| what | before | after | |\n|---|---|---|---|"
             for one in here:
                 cells = (one.name, one.before, one.after, one.change)
-                yield f"| {' | '.join(escape(cell) for cell in cells)} |"
+                yield f"| {' | '.join(escape(visible(cell)) for cell in cells)} |"
             yield ""
 
 
 def _head(report: Report) -> str:
-    cand = report.cand
+    suite, ref, cand, version = (
+        visible(text)
+        for text in (
+            report.suite.name,
+            report.ref.label,
+            report.cand.label,
+            report.tool_version,
+        )
+    )
     return (
-        f"{report.verdict}, suite {report.suite.name}, ref {report.ref.label}, cand {cand.label} "
-        f"({cand.evidence}), validate {report.tool_version}"
+        f"{report.verdict}, suite {suite}, ref {ref}, cand {cand} ({report.cand.evidence}), "
+        f"validate {version}"
     )
 
 

@@ -21,7 +21,7 @@ from validate.errors import CaptureError, InputError, ValidateError
 from validate.run.bundle_zip import ASK, INDEX, check_container, unpack, write_zip
 from validate.run.claims import attach_claims, evidence_files, load_claims
 from validate.run.measure import Progress, silent
-from validate.run.recompute import Blocks, Inside, differences, recompute
+from validate.run.recompute import Inside, Known, differences, recompute
 from validate.schema.bundle import Bundle, BundleCapture, BundleFile
 from validate.schema.report import Report, SideReport
 
@@ -224,14 +224,14 @@ def _listed(name: str, content: Path | bytes) -> BundleFile:
 
 
 def check_bundle(
-    bundle: Path, *, render: Render, blocks: Blocks | None = None, progress: Progress = silent
+    bundle: Path, *, render: Render, known: Known | None = None, progress: Progress = silent
 ) -> Report:
     """Verify every byte of a bundle and compute its verdict anew from what is inside.
 
     Args:
         bundle: The zip file, not trusted.
         render: What makes the files of a report; those inside must be just that.
-        blocks: Why captures may not be judged, as far as this checkout knows.
+        known: Why captures may not be judged, as far as this checkout knows.
         progress: Told what is being measured.
 
     Returns:
@@ -250,7 +250,7 @@ def check_bundle(
         progress("checking every file and the container")
         _check_digests(bundle, index, names, folder)
         check_container(bundle, names, folder)
-        report = _judge_again(bundle, index, folder, progress, blocks)
+        report = _judge_again(bundle, index, folder, progress, known)
         progress("rendering the pages again")
         _check_texts(bundle, names, folder, _texts(report, render), report)
         return report
@@ -328,7 +328,7 @@ def _check_digests(bundle: Path, index: Bundle, names: Sequence[str], folder: Pa
 
 
 def _judge_again(
-    bundle: Path, index: Bundle, folder: Path, progress: Progress, blocks: Blocks | None
+    bundle: Path, index: Bundle, folder: Path, progress: Progress, known: Known | None
 ) -> Report:
     stored = _parsed(Report, bundle, folder / REPORT, REPORT)
     inside = Inside(
@@ -340,7 +340,7 @@ def _judge_again(
         waivers=WAIVERS if index.waivers else None,
         weights=WEIGHTS if index.weights else None,
         config=CONFIG if index.weights else None,
-        blocks=blocks,
+        known=known,
     )
     try:
         fresh = recompute(stored, inside, progress=progress)

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from validate.capture.digest import file_sha256
-from validate.capture.reader import open_capture
+from validate.capture.reader import CaptureReader, open_capture
 from validate.errors import CaptureError
 from validate.oracle import load_weights
 from validate.run.compare import compare
@@ -24,10 +24,18 @@ from validate.schema.report import Report
 from validate.schema.suite import Limits, Suite, Waiver
 from validate.suite import load_limits, load_suite, load_waivers, select_gates
 
-__all__ = ["Blocks", "Inside", "differences", "recompute"]
+__all__ = ["Inside", "Known", "differences", "recompute"]
 
-Blocks = Callable[[Side, Side, Suite], Sequence[str]]
-"""Why ref and cand may not be judged by a suite, as a checkout knows it."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Why captures may not be judged, as a checkout knows it."""
+
+    blocks: Callable[[Side, Side, Suite], Sequence[str]]
+    """Of ref and cand by a suite."""
+    stale: Callable[[CaptureReader], str | None]
+    """Of a capture, where it is a golden of other source."""
+
 
 RELATIVE, ABSOLUTE = 1e-6, 1e-12
 """How far a number computed on another processor may be off: a billion roundings of float64,
@@ -57,7 +65,7 @@ class Inside:
     waivers: str | None
     weights: str | None
     config: str | None
-    blocks: Blocks | None = None
+    known: Known | None = None
     """What must be among the report's reasons for judging nothing; None: nobody knows here."""
 
 
@@ -89,10 +97,11 @@ def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) ->
     suite = _suite(stored, inside)
     ran = [gate.name for gate in stored.gates]
     reasons: Sequence[str] = ()
-    if inside.blocks is not None:
+    if inside.known is not None:
         sides, gates = (readers["ref"][0], readers["cand"][0]), select_gates(suite, only=ran)
         if stored.prompts or evals_alone(*sides, suite=suite, gates=gates) is None:
-            reasons = inside.blocks(*sides, suite)
+            reasons = inside.known.blocks(*sides, suite)
+    stale = _stale(stored, inside, [one for held in readers.values() for one in held])
     return compare(
         ref=readers["ref"][0],
         cand=readers["cand"][0],
@@ -104,12 +113,22 @@ def recompute(stored: Report, inside: Inside, *, progress: Progress = silent) ->
         config=_config(inside),
         only=() if len(ran) == len(suite.gates) else ran,
         prompts=stored.prompts,
-        blocked=tuple(dict.fromkeys((*stored.blocked, *reasons))),
+        blocked=tuple(dict.fromkeys((*stored.blocked, *reasons, *stale))),
         waivers=(*suite.waivers, *_waivers(suite, inside)),
         golden=None if inside.golden is None else _golden(inside.folder / inside.golden),
         command=_command(stored),
         progress=progress,
     )
+
+
+def _stale(stored: Report, inside: Inside, readers: Sequence[CaptureReader]) -> Iterator[str]:
+    """Reasons of stale goldens that the report does not tell; paths and digests in them may differ."""
+    for reader in readers:
+        why = None if inside.known is None else inside.known.stale(reader)
+        names = {reader.label, Path(reader.label).name, reader.manifest.target}
+        heads = tuple(f"golden '{name}' " for name in names)
+        if why is not None and not any(told.startswith(heads) for told in stored.blocked):
+            yield why
 
 
 def _suite(stored: Report, inside: Inside) -> Suite:

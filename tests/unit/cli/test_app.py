@@ -105,6 +105,18 @@ def test_errors_of_ours_show_their_message_and_their_code(
     assert shown.out == ""
 
 
+def test_a_name_of_a_megabyte_is_cut_in_a_message(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raising(CaptureError(f"{'x' * 1_000_000}\n  do next: this"), monkeypatch)
+
+    assert main(["list", "faults"]) == 4
+
+    shown = capsys.readouterr().err
+    assert shown.endswith("... (998,000 more characters)\n  do next: this\n")
+    assert len(shown) < 2_200
+
+
 def test_any_other_error_exits_70_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

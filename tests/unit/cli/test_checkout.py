@@ -1,17 +1,21 @@
 """A bundle's report held against this checkout: whose suite, limits and golden report they are."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.captures import write_capture
 from tests.unit.run.made import side, suite
+from validate.capture.goldens import Verified, backend_digest, write_verified
 from validate.capture.project import Project, find_project
-from validate.cli.checkout import blocked_here, hold, on_its_word
+from validate.capture.reader import open_capture
+from validate.cli.checkout import blocked_here, hold, on_its_word, stale_here
 from validate.report import read_report
 from validate.run import golden_path
 from validate.run.since_golden import since_golden
-from validate.schema.report import Report
+from validate.schema.report import LimitChange, Report
 from validate.suite import limits_digest, load_limits, load_suite
 
 ROOT = Path(__file__).parents[3]
@@ -98,10 +102,83 @@ def test_foreign_suite_with_these_limits_loosened_is_no_verdict(
 def test_golden_report_that_tells_otherwise_is_the_bundles_own(
     report: Report, project: Project
 ) -> None:
+    """By the same suite and limits: this checkout's figures are shown, and the check fails."""
     held = hold(moved(report, "since_golden", found=False), project)
 
-    assert not held.golden_here
-    assert held.lines[0].startswith("golden report: the bundle's own")
+    assert (held.golden_here, held.other_golden, held.other_law) == (False, True, False)
+    assert held.lines[0].startswith(
+        "golden report: the bundle's own, not golden/reports/default.json of this checkout: "
+    )
+    assert held.since == report.since_golden
+
+
+def test_the_first_change_that_only_one_of_them_tells_is_named(
+    report: Report, project: Project
+) -> None:
+    since = report.since_golden
+    assert since is not None
+    forged = LimitChange(
+        name="logits.kl_p90", change="tightened", before="0.1", after="0.01", where="x"
+    )
+    held = hold(moved(report, "since_golden", changes=(*since.changes, forged)), project)
+
+    n = len(since.changes)
+    (line,) = held.lines
+    assert line.endswith(
+        f"checkout: {n + 1} limits moved by the bundle, {n} here; TIGHTENED logits.kl_p90: 0.1 -> "
+        "0.01, in the bundle alone"
+    )
+    assert held.since == since
+
+
+def test_without_the_same_law_nothing_is_shown_of_what_was_loosened(
+    report: Report, project: Project
+) -> None:
+    for change in ({"digest": "0" * 64}, {"name": "foreign", "limits": "golden/foreign.toml"}):
+        held = hold(moved(report, "suite", **change), project)
+        assert (held.since, held.other_golden) == (None, False)
+
+
+@pytest.mark.parametrize("source", ["today's", "another"])
+def test_a_golden_of_other_source_is_stale_here(
+    source: str, tmp_path: Path, project: Project
+) -> None:
+    """A note beside the capture makes it a golden; without one it is any capture."""
+    write_capture(tmp_path / "ref")
+    side = open_capture(tmp_path / "ref", label="ref")
+    assert stale_here(side, project) is None
+    digest = backend_digest("torch") if source == "today's" else "0" * 64
+    note = Verified(
+        backend="torch", source_digest=digest, how="recorded", device="cpu", hardware="x", date="d"
+    )
+    write_verified(tmp_path / "ref", note)
+
+    why = stale_here(side, project)
+
+    assert (why is None) is (source == "today's")
+    assert why is None or why.startswith(f"golden '{side.manifest.target}' in {tmp_path}/ref is ")
+
+
+def test_a_golden_of_this_checkout_is_held_to_its_own_note(tmp_path: Path) -> None:
+    """Whether or not its note was left out of the bundle."""
+    shutil.copy(ROOT / "validate.toml", tmp_path)
+    project = find_project(tmp_path)
+    golden = project.folder("cuda")
+    write_capture(golden)
+    shutil.copytree(golden, tmp_path / "bundled")
+    side = open_capture(tmp_path / "bundled", label="mine")
+
+    assert str(stale_here(side, project)).startswith("golden 'cuda' in ")
+    note = Verified(
+        backend="torch",
+        source_digest=backend_digest("torch"),
+        how="recorded",
+        device="cpu",
+        hardware="x",
+        date="d",
+    )
+    write_verified(golden, note)
+    assert stale_here(side, project) is None
 
 
 def test_what_no_check_computes_again_is_listed(report: Report) -> None:

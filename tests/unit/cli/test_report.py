@@ -8,7 +8,9 @@ import pytest
 
 from tests.unit.run.made import run, side
 from validate.cli import main
-from validate.report import write_reports
+from validate.report import read_report, write_reports
+from validate.schema.report import LimitChange, SinceGolden
+from validate.suite import limits_digest, load_limits, load_suite
 
 ROOT = Path(__file__).parents[3]
 CLAIMS = ROOT / "docs" / "claims" / "kimi-k3.toml"
@@ -139,3 +141,102 @@ def test_bundle_of_real_captures_gives_its_verdict_again(
     zipped.write_bytes(damaged)
     assert main(["report", "--check", str(zipped)]) == 4
     assert f"{entry.filename}: its bytes are not those" in capsys.readouterr().err
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_a_bundle_whose_golden_report_tells_otherwise_is_told_by_this_one(
+    style: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the same suite and limits; what is shown is what this checkout's files give."""
+    monkeypatch.chdir(ROOT)
+    suite = load_suite(ROOT / "suites" / "default.toml")
+    limits = load_limits(ROOT / suite.limits)
+    golden = read_report(ROOT / "golden" / "reports" / "default.json")
+    law = {"digest": suite.digest, "limits_digest": limits_digest(limits)}
+    forged = LimitChange(name="forged", change="tightened", before="1", after="0", where="x")
+    since = SinceGolden(path="golden/reports/default.json", found=True, changes=(forged,))
+    report = golden.model_copy(
+        update={"suite": golden.suite.model_copy(update=law), "since_golden": since}
+    )
+    monkeypatch.setattr("validate.cli.report_bundle.check_bundle", lambda *a, **b: report)
+
+    assert main(["report", "--check", str(tmp_path / "x.zip"), "--format", style]) == 4
+
+    shown = capsys.readouterr()
+    assert "forged" not in shown.out
+    assert "1 limits moved by the bundle" in shown.err
+    assert "is not so by this checkout's golden report, whose figures are shown" in shown.err
+
+
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One gate of two stored captures, bundled; three prompts are too few for its PASS."""
+    folder = tmp_path_factory.mktemp("bundled")
+    asked = ["--ref", "cuda", "--cand", "cuda-repeat", "--only", "greedy.invalid_ids"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        main(["compare", *asked, "--tokens", "15-17", "--out", str(folder / "run")])
+        assert main(["report", "--bundle", str(folder / "it.zip"), str(folder / "run")]) == 3
+    return folder / "it.zip"
+
+
+@pytest.mark.long
+@pytest.mark.golden
+def test_what_was_loosened_is_told_by_this_checkouts_golden_report(
+    bundled: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a golden report by which alpha was half of what it is, the bundle says nothing."""
+    monkeypatch.chdir(ROOT)
+    golden = read_report(ROOT / "golden" / "reports" / "default.json")
+    stricter = golden.suite.model_copy(update={"alpha": golden.suite.alpha / 2})
+    monkeypatch.setattr(
+        "validate.cli.checkout.load_report",
+        lambda path: golden.model_copy(update={"suite": stricter}),
+    )
+    capsys.readouterr()
+
+    assert main(["report", "--check", str(bundled), "--format", "json"]) == 4
+
+    shown = capsys.readouterr()
+    moved = json.loads(shown.out)["since_golden"]["changes"]
+    assert [one["name"] for one in moved] == ["default alpha"]
+    assert "here; LOOSENED default alpha: " in shown.err or "CHANGED default alpha" in shown.err
+    assert "is not so by this checkout's golden report, whose figures are shown" in shown.err
+
+
+@pytest.mark.long
+@pytest.mark.golden
+def test_a_stale_golden_that_the_report_does_not_tell_is_found(
+    bundled: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source here is another than the goldens are valid for: the verdict is not that."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("validate.capture.goldens.backend_digest", lambda backend: "0" * 64)
+    capsys.readouterr()
+
+    assert main(["report", "--check", str(bundled)]) == 4
+
+    assert "the captures inside give INCOMPARABLE" in capsys.readouterr().err
+
+
+@pytest.mark.long
+@pytest.mark.golden
+def test_a_report_that_tells_its_stale_goldens_is_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is INCOMPARABLE for that reason, and nothing differs, wherever the captures lie."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("validate.capture.goldens.backend_digest", lambda backend: "0" * 64)
+    out, zipped = tmp_path / "run", tmp_path / "it.zip"
+    asked = ["--ref", "golden/k3-nano/cuda", "--cand", "cuda-repeat"]
+    only = ["--only", "greedy.invalid_ids", "--tokens", "15-17"]
+    assert main(["compare", *asked, *only, "--out", str(out)]) == 4
+    assert main(["report", "--bundle", str(zipped), str(out)]) == 4
+
+    assert main(["report", "--check", str(zipped)]) == 4
+
+    assert "give this verdict again" in capsys.readouterr().err

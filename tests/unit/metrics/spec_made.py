@@ -13,6 +13,8 @@ ENTROPY = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
 VARIANCE = 0.75 * 0.25 * np.log(3.0) ** 2
 PROMPT = 5
 """Tokens of every prompt."""
+TWO_IDS = make_manifest().model.model_copy(update={"vocab_size": 2, "tokenizer_length": 2})
+"""A model whose rows have an entry for each id of ``LAW``."""
 
 
 def plain(ids: Sequence[int] | np.ndarray, **changes: Any) -> dict[str, np.ndarray]:

@@ -18,7 +18,6 @@ from validate.metrics.speculative_health import speculative_health
 from validate.metrics.speculative_logprob import speculative_logprob
 from validate.metrics.speculative_nonfinite import speculative_nonfinite
 from validate.metrics.speculative_support import speculative_support
-from validate.metrics.speculative_verify_kl import speculative_verify_kl
 from validate.schema import Levels, Measurement, SamplingParams
 
 LEVELS = Levels(low=0.999, high=0.95)
@@ -102,7 +101,15 @@ class TestReading:
 
     def test_a_drop_before_the_first_verified_token_alone(self) -> None:
         """Step 0 may begin at the first token: nothing was emitted before it."""
-        assert self.gap(step=[0, 0, 1, 2, 2, 3], row=[0, 1, 0, 0, 1, 0]) is None
+        steps = {
+            name: column
+            for name, column in drafted([1, 0, 1, 0]).items()
+            if name in ("drafts", "accepts", "limit", "count", "expected", "confidence")
+            or name.startswith("drafted_")
+        }
+        place = [PROMPT - 1, PROMPT + 1, PROMPT + 2, PROMPT + 4]
+        step, row = [0, 0, 1, 2, 2, 3], [0, 1, 0, 0, 1, 0]
+        assert self.gap(step=step, row=row, place=place, **steps) is None
 
     @pytest.mark.parametrize(("last", "refused"), [(257, False), (258, True), (0, True)])
     def test_stop_token_must_end_a_stream_that_stopped(self, last: int, refused: bool) -> None:
@@ -123,6 +130,27 @@ class TestReading:
 
 
 class TestNonfinite:
+    def test_ids_beyond_the_tokenizer_of_two_temperatures_in_one_kind(self) -> None:
+        """p-0 asks for T = 0: 1 token is counted, 2 drafts are shown; p-1 for T = 1: 2 and 1 shown."""
+        streams = spec(prompts=2)
+        streams["p-0"]["tokens"][3] = 259
+        streams["p-0"]["drafts"][[3, 4], 0] = 259
+        streams["p-1"]["tokens"][[3, 4]] = 259
+        streams["p-1"]["drafts"][3, 0] = 259
+        cand = side({KIND: streams})
+        cold = cand.drawn[KIND]["p-0"].model_copy(update={"params": SamplingParams(temperature=0)})
+        cand.drawn[KIND]["p-0"] = cold
+
+        found = speculative_nonfinite(pair(cand, side({KIND: spec()}, label="cuda")), LEVELS)
+
+        assert found.value == 1.0
+        assert found.breakdown == {
+            f"cand.{KIND}.greedy_tokens_beyond_tokenizer": 1.0,
+            f"cand.{KIND}.tokens_beyond_tokenizer": 2.0,
+            f"cand.{KIND}.drafts_beyond_tokenizer": 1.0,
+            f"cand.{KIND}.greedy_drafts_beyond_tokenizer": 2.0,
+        }
+
     def test_ids_beyond_the_tokenizer_by_kind_of_id(self) -> None:
         """259 of 272 ids are the tokenizer's: 2 tokens and 3 drafts at T = 1, and 1 beyond all."""
         streams = spec()
@@ -352,19 +380,6 @@ class TestLogprob:
         found = speculative_logprob(pair(side({"sampled": {"p-0": plain([0] * n)}})), LEVELS)
 
         assert (found.pattern == "sampled: every returned log-probability is -0.2877") == told
-
-
-@pytest.mark.parametrize("lacking", ["verify", "forced"])
-def test_verify_rows_need_both_passes(lacking: str) -> None:
-    """p-0 lacks one of the two and is left out; p-1 holds four equal rows."""
-    rows = np.zeros((4, 2), np.float32)
-    whole = {f"spec.{KIND}.{name}.logits": rows for name in ("verify", "forced")}
-    part = {name: x for name, x in whole.items() if lacking not in name}
-    made = side({KIND: spec(accepts=(1, 1, 0, 1), prompts=2)}, extra={"p-0": part, "p-1": whole})
-    found = speculative_verify_kl(pair(made), LEVELS)
-
-    assert found.value == 0.0
-    assert found.n == 4
 
 
 class TestHealth:

@@ -167,8 +167,8 @@ class TestIds:
 
         assert warm.value == 0.0
         assert warm.breakdown[f"cand.{KIND}.drafts_beyond_tokenizer"] == 1.0
-        assert (warm.pattern or "").startswith("not counted, at T > 0: 1 ")
-        assert greedy.breakdown["cand.spec-greedy.tokens_beyond_tokenizer"] == 2.0
+        assert (warm.pattern or "").startswith("not counted: 1 ")
+        assert greedy.breakdown["cand.spec-greedy.greedy_tokens_beyond_tokenizer"] == 2.0
         assert greedy.value is not None
         assert greedy.value >= 2.0
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.fakes import make_stream
 from tests.measured import assert_measured
-from tests.unit.metrics.spec_made import PROMPT, drafted, fair, pair, plain, side
+from tests.unit.metrics.spec_made import PROMPT, TWO_IDS, drafted, fair, pair, plain, side
 from validate.metrics.speculative_acceptance_delta import speculative_acceptance_delta
 from validate.metrics.speculative_audit import speculative_audit
 from validate.metrics.speculative_greedy_unexplained import speculative_greedy_unexplained
@@ -266,8 +266,8 @@ class TestAcceptanceDelta:
 
 
 def with_rows(verify, forced, *, tokens=None, logprob=None):
-    """A side whose prompt p-0 holds verify and forced rows for its first tokens."""
-    streams = spec(accepts=(1, 1, 0, 1), prompts=1)
+    """A side whose prompt p-0 holds verify and forced rows for its four tokens."""
+    streams = spec(accepts=(1, 0), prompts=1)
     if logprob is not None:
         streams["p-0"]["logprob"] = np.resize(logprob, len(streams["p-0"]["tokens"]))
     extra = {
@@ -276,7 +276,7 @@ def with_rows(verify, forced, *, tokens=None, logprob=None):
             f"spec.{KIND}.forced.logits": np.asarray(forced, np.float32),
         }
     }
-    return side({KIND: streams}, extra=extra, temperature=0.7)
+    return side({KIND: streams}, extra=extra, temperature=0.7, model=TWO_IDS)
 
 
 EVEN, SKEW = [0.0, 0.0], [np.log(3.0), 0.0]
@@ -496,12 +496,11 @@ class TestGreedyUnexplained:
 
 class TestReplay:
     def test_share_of_prompts(self):
+        """p-1 parts at token 2, p-0 at token 4 and ends there; the others agree."""
         streams = {f"p-{at}": drafted([1] * 10) for at in range(4)}
-        again = {
-            p: {f"spec.{KIND}.replay": np.array([0, 0, int(p == "p-1"), 0, 1])} for p in streams
-        }
-        again["p-3"][f"spec.{KIND}.replay"] = np.array([0, 0, 0])
-        again["p-2"][f"spec.{KIND}.replay"] = np.array([0, 0, 0])
+        again = {p: {f"spec.{KIND}.replay": np.zeros(12, int)} for p in streams}
+        again["p-0"][f"spec.{KIND}.replay"] = np.array([0, 0, 0, 0, 1])
+        again["p-1"][f"spec.{KIND}.replay"][[2, 4]] = 1
 
         found = speculative_replay(pair(side({KIND: streams}, extra=again)), LEVELS)
 

@@ -367,7 +367,7 @@ class TestRefusals:
     def test_dropped_position(self, metric):
         streams = steps(0.5)
         names = ("tokens", "outcome", "row", "step", "logprob", "p", "q", "falls", "entropy")
-        for name in (*names, "variance", "edge"):
+        for name in (*names, "variance", "edge", "top"):
             streams["p-0"][name] = np.delete(streams["p-0"][name], 4, axis=0)
 
         found = metric(pair(side({"spec-sampled": streams})), LEVELS)

@@ -1,5 +1,6 @@
 """Bundles: the same bytes every time, every changed byte found, nothing hostile unpacked."""
 
+import dataclasses
 import hashlib
 import json
 import zipfile
@@ -18,7 +19,7 @@ from validate.report import render_json
 from validate.run.bundle import Kept, Source, check_bundle, find_captures, write_bundle
 from validate.run.bundle_zip import INDEX, write_zip
 from validate.run.claims import attach_claims, load_claims
-from validate.run.recompute import Inside, _command, differences, recompute
+from validate.run.recompute import Inside, Known, _command, _stale, differences, recompute
 from validate.schema.bundle import BundleCapture
 from validate.schema.report import Report
 
@@ -459,3 +460,34 @@ def test_report_without_gates_gives_nothing_to_compute(tmp_path: Path) -> None:
 
     with pytest.raises(CaptureError, match="the report judges no gate"):
         recompute(report, inside(tmp_path, "ref", "cand"))
+
+
+@pytest.mark.parametrize(
+    ("told", "n"),
+    [
+        ((), 1),
+        (("golden 'other' in elsewhere is stale",), 1),
+        (("golden 'ref' in elsewhere is stale: for source 0, the source here is 1",), 0),
+    ],
+)
+def test_a_stale_golden_must_be_among_the_reports_reasons(
+    told: tuple[str, ...], n: int, source: Source
+) -> None:
+    """In any words on the same golden: its folder and the source here may be others."""
+    known = Known(
+        blocks=lambda ref, cand, suite: (),
+        stale=lambda held: "golden 'ref' in captures/ref is stale" if held.label == "ref" else None,
+    )
+    inside = Inside(
+        folder=Path(),
+        captures=(),
+        suite="s",
+        limits="l",
+        **dict.fromkeys(("golden", "waivers", "weights", "config")),
+        known=known,
+    )
+    report = source.report.model_copy(update={"blocked": told})
+    readers = [kept.reader for kept in source.captures]
+
+    assert len(list(_stale(report, inside, readers))) == n
+    assert list(_stale(report, dataclasses.replace(inside, known=None), readers)) == []

@@ -31,7 +31,7 @@ def replayed(parts: int):
     streams = drafts(0.0)
     extra = {}
     for at, (prompt, x) in enumerate(streams.items()):
-        again = x["tokens"][:8].copy()
+        again = x["tokens"][:12].copy()
         again[5] += at < parts
         extra[prompt] = {f"spec.{KIND}.replay": again}
     return side({KIND: streams}, extra=extra)

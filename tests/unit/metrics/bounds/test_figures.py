@@ -206,7 +206,7 @@ def test_greedy_ids_beyond_the_tokenizer_are_inside_the_vocabulary():
 
     found = speculative_nonfinite(pair(side({"spec-greedy": {"p-0": streams}})), LEVELS)
 
-    assert found.breakdown["cand.spec-greedy.tokens_beyond_tokenizer"] == 2.0
+    assert found.breakdown["cand.spec-greedy.greedy_tokens_beyond_tokenizer"] == 2.0
     assert found.breakdown["cand.spec-greedy.tokens"] == 1.0
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.measured import assert_measured
 from tests.unit.metrics.bounds.test_law_tests import made, steps
-from tests.unit.metrics.spec_made import drafted, fair, pair, side
+from tests.unit.metrics.spec_made import PROMPT, TWO_IDS, drafted, fair, pair, side
 from validate.metrics._reason import Reason
 from validate.metrics._spec_inside import _rows, verify_rows
 from validate.metrics._spec_read import _repeated, spec_side
@@ -88,7 +88,9 @@ class TestRead:
         )
 
     def gap(self, step: list[int], row: list[int]) -> str | None:
+        """Steps 0 and 1 begin behind the first token and three places later."""
         x = drafted([1, 0, 1]) | {"step": np.asarray(step), "row": np.asarray(row)}
+        x["place"] = PROMPT + np.array([0, 3, 4])
         return refusal(side({KIND: {"p-0": x}}))
 
     def test_a_step_of_three_rows(self) -> None:
@@ -154,7 +156,8 @@ class TestVerifyRows:
         """First token, two of step 0, one of step 1."""
         rows = np.zeros((4, 2), np.float32)
         extra = {f"spec.{KIND}.{name}.logits": rows for name in ("verify", "forced")}
-        found = verify_rows(pair(side({KIND: {"p-0": drafted([1, 0])}}, extra={"p-0": extra})))
+        made = side({KIND: {"p-0": drafted([1, 0])}}, extra={"p-0": extra}, model=TWO_IDS)
+        found = verify_rows(pair(made))
 
         assert not isinstance(found, Reason)
         assert len(found.kl) == 4

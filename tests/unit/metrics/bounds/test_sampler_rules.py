@@ -19,6 +19,7 @@ from tests.unit.metrics.bounds.test_law_tests import (
 from tests.unit.metrics.spec_made import (
     ENTROPY,
     PROMPT,
+    TWO_IDS,
     VARIANCE,
     drafted,
     fair,
@@ -261,7 +262,7 @@ class TestNonfinite:
         found = speculative_nonfinite(pair(side({"spec-greedy": streams}), ref), LEVELS)
 
         assert found.value == 1.0
-        assert found.breakdown == {"cand.spec-greedy.tokens_beyond_tokenizer": 1.0}
+        assert found.breakdown == {"cand.spec-greedy.greedy_tokens_beyond_tokenizer": 1.0}
         assert found.pattern is None
 
     @pytest.mark.parametrize(
@@ -313,19 +314,21 @@ class TestNonfinite:
 
 
 class TestReplay:
-    def again(self, changes: dict[int, tuple[int, ...]], *, lacking: int = 0) -> Measurement:
-        """Prompts drawn again: other ids at ``changes``; the first has none, the second an empty one."""
+    def again(self, changes: dict[int, tuple[int, ...]], *, empty: int = 0) -> Measurement:
+        """Prompts drawn again, with other ids at ``changes``; the first ones emitted nothing."""
         streams = fair(10, prompts=5)
         extra = {}
-        for at in range(lacking, 5):
+        for at in range(5):
+            if at < empty:
+                streams[f"p-{at}"] = {name: x[:0] for name, x in streams[f"p-{at}"].items()}
             ids = np.asarray(streams[f"p-{at}"]["tokens"]).copy()
             ids[list(changes.get(at, ()))] += 1
-            extra[f"p-{at}"] = {f"spec.{KIND}.replay": ids[:0] if at < 2 * lacking else ids}
+            extra[f"p-{at}"] = {f"spec.{KIND}.replay": ids}
         return speculative_replay(pair(side({KIND: streams}, extra=extra)), LEVELS)
 
     def test_share_and_first_place(self) -> None:
         """Of p-2, p-3 and p-4 two part at token 3, one of them again at 7."""
-        found = self.again({2: (3, 7), 3: (3,)}, lacking=1)
+        found = self.again({2: (3, 7), 3: (3,)}, empty=2)
 
         assert (found.n, found.value) == (3, 2 / 3)
         worst = known(found.worst)
@@ -475,7 +478,7 @@ def test_the_largest_difference_by_row_of_the_window() -> None:
     verify = forced.copy()
     verify[2, 0] = math.log(3.0)
     extra = {f"spec.{KIND}.verify.logits": verify, f"spec.{KIND}.forced.logits": forced}
-    cand = side({KIND: {"p-0": drafted([1, 0])}}, extra={"p-0": extra})
+    cand = side({KIND: {"p-0": drafted([1, 0])}}, extra={"p-0": extra}, model=TWO_IDS)
     found = speculative_verify_logprob(pair(cand), LEVELS)
 
     assert found.breakdown["row_0"] == 0.0

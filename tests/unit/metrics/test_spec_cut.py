@@ -1,0 +1,311 @@
+"""Rows and columns of drawn streams that were cut: each is named and refused, none is judged in part."""
+
+import numpy as np
+import pytest
+
+from tests.fakes import make_prompt
+from tests.unit.metrics.spec_made import PROMPT, TWO_IDS, drafted, fair, pair, side
+from validate.capture.backends.torch_speculative import FORCED, REPLAY
+from validate.metrics import METRICS
+from validate.metrics._spec_books import BLOCK_NAMES, STEP_NAMES, TOKEN_NAMES
+from validate.metrics._spec_inside import REPLAYED, VERIFIED
+from validate.metrics.speculative_audit import speculative_audit
+from validate.metrics.speculative_health import speculative_health
+from validate.metrics.speculative_logprob import speculative_logprob
+from validate.metrics.speculative_nonfinite import speculative_nonfinite
+from validate.metrics.speculative_replay import speculative_replay
+from validate.metrics.speculative_verify_kl import speculative_verify_kl
+from validate.metrics.speculative_verify_logprob import speculative_verify_logprob
+from validate.schema import Levels
+
+LEVELS = Levels(low=0.999, high=0.95)
+KIND = "spec-sampled"
+REPLAY_ROWS, AUDIT = f"spec.{KIND}.replay", f"spec.{KIND}.audit"
+VERIFY, FORCED_ROWS = f"spec.{KIND}.verify.logits", f"spec.{KIND}.forced.logits"
+ALL = {name: metric for name, metric in METRICS.items() if name.startswith("speculative.")}
+OF_ROWS = (speculative_verify_kl, speculative_verify_logprob, speculative_logprob)
+STEPS = 20
+"""Of one accepted draft each: 41 tokens."""
+
+
+def whole():
+    """Rows, audits and replays of two prompts, all that the format asks for."""
+    rows = np.zeros((VERIFIED, 2), np.float32)
+    inside = {
+        REPLAY_ROWS: np.zeros(REPLAYED, np.int32),
+        AUDIT: np.zeros((STEPS, 3), np.float32),
+        VERIFY: rows,
+        FORCED_ROWS: rows,
+    }
+    return {f"p-{at}": dict(inside) for at in range(2)}
+
+
+def captured(extra, *, label="rocm", streams=None, tags=()):
+    held = {f"p-{at}": drafted([1] * STEPS) for at in range(2)} if streams is None else streams
+    made = side({KIND: held}, label=label, extra=extra, model=TWO_IDS)
+    for name in tags:
+        made.prompts[name] = make_prompt(name, range(1, PROMPT + 1), tags=("tensors",))
+    return made
+
+
+def refused(metric, cand, ref=None):
+    found = metric(pair(cand, ref), LEVELS)
+    assert (found.value, found.undefined_kind) == (None, "unlike"), found.value
+    return found.why_undefined or ""
+
+
+def test_the_numbers_are_those_of_the_path_that_runs_here():
+    assert (REPLAYED, VERIFIED) == (REPLAY, FORCED)
+
+
+@pytest.mark.parametrize("metric", [speculative_replay, speculative_audit, *OF_ROWS])
+def test_whole_ones_are_judged(metric):
+    assert metric(pair(captured(whole())), LEVELS).value is not None
+
+
+class TestReplay:
+    @pytest.mark.parametrize("held", [0, 1, 11])
+    def test_fewer_tokens_than_the_format_asks_for(self, held):
+        extra = whole()
+        extra["p-1"][REPLAY_ROWS] = extra["p-1"][REPLAY_ROWS][:held]
+
+        assert refused(speculative_replay, captured(extra)) == (
+            f"rocm: p-1/{REPLAY_ROWS} holds {held} rows, and the 12 first tokens of its stream ask "
+            "for one each: rows are missing; capture the prompt again, whole"
+        )
+
+    def test_a_prompt_without_it(self):
+        extra = whole()
+        del extra["p-0"][REPLAY_ROWS]
+
+        assert f"rocm: p-0/{REPLAY_ROWS} holds 0 rows" in refused(
+            speculative_replay, captured(extra)
+        )
+
+    def test_a_short_stream_asks_for_as_many_as_it_has(self):
+        extra = {f"p-{at}": {REPLAY_ROWS: np.zeros(3, np.int32)} for at in range(2)}
+        cand = captured(extra, streams={f"p-{at}": drafted([1]) for at in range(2)})
+
+        assert speculative_replay(pair(cand), LEVELS).value == 0.0
+
+    def test_a_stream_shorter_than_its_replay_was_cut(self):
+        cand = captured(whole(), streams={f"p-{at}": drafted([1]) for at in range(2)})
+
+        assert refused(speculative_replay, cand) == (
+            f"rocm: p-0/{REPLAY_ROWS} holds 12 tokens, its stream 3, and they agree: the stream "
+            "was cut; capture the prompt again, whole"
+        )
+
+    def test_one_that_parted_may_have_stopped_early(self):
+        extra = whole()
+        extra["p-1"][REPLAY_ROWS] = np.array([0, 0, 1])
+
+        assert speculative_replay(pair(captured(extra)), LEVELS).value == 0.5
+
+    def test_without_any_nothing_is_known(self):
+        found = speculative_replay(pair(captured({}), captured(whole(), label="cuda")), LEVELS)
+
+        assert (found.value, found.undefined_kind) == (None, "no_data")
+
+
+class TestRows:
+    @pytest.mark.parametrize("metric", OF_ROWS)
+    @pytest.mark.parametrize("name", [VERIFY, FORCED_ROWS])
+    def test_one_pass_alone(self, metric, name):
+        extra = whole()
+        del extra["p-1"][name]
+
+        assert f"rocm: p-1/{name} holds 0 rows" in refused(metric, captured(extra))
+
+    @pytest.mark.parametrize("metric", OF_ROWS)
+    @pytest.mark.parametrize("held", [1, 23])
+    def test_fewer_of_both(self, metric, held):
+        extra = whole()
+        for name in (VERIFY, FORCED_ROWS):
+            extra["p-1"][name] = extra["p-1"][name][:held]
+
+        assert refused(metric, captured(extra)) == (
+            f"rocm: p-1/{VERIFY} holds {held} rows, and the 24 first tokens of its stream ask for "
+            "one each: rows are missing; capture the prompt again, whole"
+        )
+
+    @pytest.mark.parametrize("metric", OF_ROWS)
+    def test_fewer_ids_of_both(self, metric):
+        extra = whole()
+        for name in (VERIFY, FORCED_ROWS):
+            extra["p-1"][name] = extra["p-1"][name][:, :1]
+
+        assert "a vocabulary of 2 do not belong together" in refused(metric, captured(extra))
+
+    @pytest.mark.parametrize("metric", OF_ROWS)
+    def test_a_prompt_that_ref_holds_and_cand_does_not(self, metric):
+        extra = whole()
+        for name in (VERIFY, FORCED_ROWS):
+            del extra["p-0"][name]
+        ref = captured(whole(), label="cuda")
+
+        assert metric(pair(captured(extra)), LEVELS).value is not None  # as for untagged prompts
+        assert f"rocm: p-0/{VERIFY} holds 0 rows" in refused(metric, captured(extra), ref)
+        assert f"rocm: p-0/{VERIFY} holds 0 rows" in refused(metric, captured(extra, tags=["p-0"]))
+
+
+class TestAudit:
+    @pytest.mark.parametrize("held", [1, 19])
+    def test_fewer_steps(self, held):
+        extra = whole()
+        extra["p-1"][AUDIT] = extra["p-1"][AUDIT][:held]
+
+        assert refused(speculative_audit, captured(extra)) == (
+            f"rocm: p-1/{AUDIT} holds {held} rows, and the 20 first verify steps of its stream ask "
+            "for one each: rows are missing; capture the prompt again, whole"
+        )
+
+    def test_a_prompt_that_ref_holds_and_cand_does_not(self):
+        extra = whole()
+        del extra["p-0"][AUDIT]
+        ref = captured(whole(), label="cuda")
+
+        assert speculative_audit(pair(captured(extra)), LEVELS).n == STEPS
+        assert f"p-0/{AUDIT} holds 0 rows" in refused(speculative_audit, captured(extra), ref)
+        tagged = captured(extra, tags=["p-0"])
+        assert f"p-0/{AUDIT} holds 0 rows" in refused(speculative_audit, tagged)
+
+    @pytest.mark.parametrize("cut", [("p-1",), ("p-0", "p-1")])
+    def test_fewer_states(self, cut):
+        extra = whole()
+        for prompt in cut:
+            extra[prompt][AUDIT] = extra[prompt][AUDIT][:, :2]
+        ref = captured(whole(), label="cuda")
+
+        assert (
+            f"rocm: {cut[0]}/{AUDIT} holds 2 states, other audits of this model 3: states are missing"
+        ) in refused(speculative_audit, captured(extra), ref)
+
+
+class TestColumns:
+    @pytest.mark.parametrize("name", [*TOKEN_NAMES, *STEP_NAMES])
+    @pytest.mark.parametrize("gone", [False, True])
+    def test_one_that_is_shorter_or_not_there(self, name, gone):
+        streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+        streams["p-1"][name] = streams["p-1"][name][:-1]
+        cand = side({KIND: streams})
+        held = dict(cand._tensors["p-1"])
+        if gone:
+            held.pop(f"spec.{KIND}.{name}")
+        cand._tensors = {**cand._tensors, "p-1": held}
+
+        for metric in ALL.values():
+            said = refused(metric, cand)
+            assert "rocm: p-1 spec-sampled: spec.spec-sampled." in said
+            assert "a column was cut; write every column whole" in said
+
+    def test_a_prompt_without_its_steps(self):
+        streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+        streams["p-1"] = {n: x for n, x in streams["p-1"].items() if n not in STEP_NAMES}
+
+        assert "p-1 spec-sampled: spec.spec-sampled.place is not there" in refused(
+            speculative_health, side({KIND: streams})
+        )
+
+    @pytest.mark.parametrize("name", BLOCK_NAMES)
+    def test_one_with_fewer_drafts(self, name):
+        streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+        streams["p-1"][name] = streams["p-1"][name][:, :0]
+
+        assert "a column was cut" in refused(speculative_health, side({KIND: streams}))
+
+    def test_a_ref_that_cannot_be_read_is_named(self):
+        streams = fair(30)
+        streams["p-2"]["p"] = streams["p-2"]["p"][:-1]
+        ref = side({"sampled": streams}, label="cuda")
+
+        assert refused(speculative_nonfinite, side({"sampled": fair(30)}), ref).startswith(
+            "cuda: p-2 sampled: spec.sampled.p is [29], and spec.sampled.tokens asks for"
+        )
+
+
+class TestSteps:
+    """Steps accept 1, 0, 1 of 1: anchors 5, 7, 8 of tokens 0 | 1 2 | 3 | 4 5."""
+
+    def cut(self, held):
+        x = drafted([1, 0, 1])
+        columns = {name: x[name][held] for name in STEP_NAMES}
+        return refused(speculative_health, side({KIND: {"p-0": x | columns}}))
+
+    def test_the_last_one_cut(self):
+        assert self.cut(slice(0, 2)) == (
+            "rocm: p-0 spec-sampled: its tokens come from verify steps 0 to 2, and 2 steps are "
+            "there, counted from 0: steps were cut; write all of them"
+        )
+
+    def test_one_dropped_and_another_told_twice(self):
+        assert self.cut([0, 2, 2]) == (
+            "rocm: p-0 spec-sampled: token 3 is row 0 of step 1, whose anchor is position 8, and "
+            "stands at position 8: a token or a step was dropped; write all of them"
+        )
+
+    def test_a_bonus_token_that_was_dropped_between_two_steps(self):
+        x = drafted([1, 0, 1])
+        streams = {name: np.delete(x[name], 2, axis=0) for name in ("tokens", *TOKEN_NAMES)}
+
+        assert (
+            "token 2 is row 0 of step 1, whose anchor is position 7, and stands at position 7"
+            in (refused(speculative_health, side({KIND: {"p-0": x | streams}})))
+        )
+
+    def test_steps_behind_the_end_of_the_stream_are_no_harm(self):
+        x = drafted([1] * 30)
+        held = {name: x[name][:-2] for name in ("tokens", *TOKEN_NAMES)}
+
+        assert speculative_health(pair(side({KIND: {"p-0": x | held}})), LEVELS).value is not None
+
+
+class TestToldTwice:
+    """q is 1 and p 0.75 of each draft, of accepted tokens too."""
+
+    @pytest.mark.parametrize(
+        ("name", "value", "told"),
+        [
+            ("q", 0.9, "gives it 0.9, spec.spec-sampled.drafted_q 1"),
+            ("drafted_q", 0.5, "gives it 1, spec.spec-sampled.drafted_q 0.5"),
+            ("drafted_p", 0.5, "gives it 0.75, spec.spec-sampled.drafted_p 0.5"),
+        ],
+    )
+    def test_another_chance_of_the_same_token(self, name, value, told):
+        streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+        streams["p-1"][name][4 if name == "q" else 2] = value
+
+        for metric in [m for n, m in ALL.items() if n != "speculative.nonfinite"]:
+            said = refused(metric, side({KIND: streams}))
+            assert said.startswith("rocm: p-1 spec-sampled: token 4 is the draft of step 2 row 0, ")
+            assert told in said
+            assert "(1 of 30 such tokens differ): write both from one array" in said
+
+    @pytest.mark.parametrize(("units", "same"), [(1, True), (3, False)])
+    def test_a_rounding_of_storage_is_no_contradiction(self, units, same):
+        streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+        for x in streams.values():
+            for name in ("q", "drafted_q"):
+                x[name] = (x[name] * 0.9).astype(np.float32)
+        changed = streams["p-1"]["drafted_q"]
+        changed[2] += units * np.spacing(changed[2])
+
+        found = speculative_health(pair(side({KIND: streams})), LEVELS)
+
+        assert (found.undefined_kind != "unlike" or found.value is not None) is same
+
+    def test_a_token_drawn_anew_has_a_q_of_its_own(self):
+        """Step 1 rejects draft 0 and draws id 1, whose q is 0."""
+        streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+        x = streams["p-1"]
+        for name, value in (("tokens", 1), ("q", 0.0), ("p", 0.25), ("logprob", np.log(0.25))):
+            x[name][3] = value
+
+        assert speculative_health(pair(side({KIND: streams})), LEVELS).value is not None
+
+    def test_servers_without_draft_probabilities_contradict_nothing(self):
+        streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+        for x in streams.values():
+            x["drafted_q"] = x["drafted_q"] * np.nan
+
+        assert speculative_health(pair(side({KIND: streams})), LEVELS).value is not None
