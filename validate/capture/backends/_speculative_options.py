@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
 
-from validate.capture.backends.torch_speculative import TOKENS, Speculation
+from validate.capture.backends.torch_speculative import GREEDY, SPEC, TOKENS, Speculation
 from validate.capture.digest import file_sha256
 from validate.capture.project import Project
 from validate.errors import InputError
@@ -146,9 +146,9 @@ def choose(
     if options["draft"] != "off":
         drafter, digest = _drafter(target, options, project=project, device=device)
     many = int(options["tokens"])
-    tokens = {
-        kind: max(1, many * count // TOKENS["spec-sampled"]) for kind, count in TOKENS.items()
-    }
+    # Fewer sampled tokens leave greedy streams whole: those of ref are held against them.
+    whole = TOKENS[GREEDY]
+    tokens = {"sampled": many, SPEC: many, GREEDY: max(whole, whole * many // TOKENS[SPEC])}
     build: Build = "dense" if options["build"] == "dense" else "sparse"
     run = Speculation(
         target=target,

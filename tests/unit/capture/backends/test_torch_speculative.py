@@ -16,7 +16,7 @@ from tests.unit.models.small import small_weights
 from tests.unit.models.speculation import DRAFT
 from validate import faults
 from validate.capture.backends import torch_batch, torch_model
-from validate.capture.backends.torch_speculative import GRID, TOKENS as BY_DEFAULT, params_of
+from validate.capture.backends.torch_speculative import GRID, params_of
 from validate.capture.writer import CaptureWriter
 from validate.errors import InputError
 from validate.models import SPECULATIVE_FAULTS, save_weights
@@ -100,6 +100,17 @@ def every(side, name: str) -> np.ndarray:
     return np.concatenate([side.tensor(p.id, name).reshape(-1) for p in PROMPTS])
 
 
+@pytest.mark.parametrize(
+    ("tokens", "sampled", "greedy"), [("8", 8, 24), ("80", 80, 24), ("160", 160, 48)]
+)
+def test_the_key_tokens_shortens_sampled_streams_alone(inside, tokens, sampled, greedy):
+    side = record(f"tokens-{tokens}", prompts=(PROMPTS[1],), tokens=tokens)
+
+    found = {kind: len(side.drawn[kind]["p-1"].token_ids) for kind in DRAWN_KINDS}
+
+    assert found == {"sampled": sampled, SPEC: sampled, COLD: greedy}
+
+
 @pytest.mark.parametrize("path", ["reference", "rocm"])
 def test_every_kind_is_stored_with_its_axes(inside, path):
     side = record(f"clean-{path}", path)
@@ -107,7 +118,7 @@ def test_every_kind_is_stored_with_its_axes(inside, path):
     for prompt in PROMPTS:
         for kind in DRAWN_KINDS:
             count = len(side.drawn[kind][prompt.id].token_ids)
-            assert count == 24 * BY_DEFAULT[kind] // BY_DEFAULT[SPEC]
+            assert count == 24  # greedy streams are never shorter than a golden's
             for name in PER_TOKEN:
                 assert side.shape(prompt.id, f"spec.{kind}.{name}") == (count,)
                 assert side.axes(prompt.id, f"spec.{kind}.{name}") == ("tokens",)
