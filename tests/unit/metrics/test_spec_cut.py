@@ -7,7 +7,13 @@ from tests.fakes import make_prompt
 from tests.unit.metrics.spec_made import PROMPT, TWO_IDS, drafted, fair, pair, side
 from validate.capture.backends.torch_speculative import FORCED, REPLAY
 from validate.metrics import METRICS
-from validate.metrics._spec_books import BLOCK_NAMES, STEP_NAMES, TOKEN_NAMES
+from validate.metrics._spec_books import (
+    BLOCK_NAMES,
+    STEP_NAMES,
+    TOKEN_NAMES,
+    books_problem,
+    columns_problem,
+)
 from validate.metrics._spec_inside import REPLAYED, VERIFIED
 from validate.metrics.speculative_audit import speculative_audit
 from validate.metrics.speculative_health import speculative_health
@@ -309,3 +315,86 @@ class TestToldTwice:
             x["drafted_q"] = x["drafted_q"] * np.nan
 
         assert speculative_health(pair(side({KIND: streams})), LEVELS).value is not None
+
+
+class TestBooks:
+    """One stream's books alone: three steps of one draft, or one step of three."""
+
+    def problem(self, x):
+        return books_problem(side({KIND: {"p-0": x}}), KIND, "p-0")
+
+    def three(self):
+        """One step that accepts three drafts: p 0.75, q 1 of each."""
+        x = drafted([1, 1])
+        tokens = {name: x[name][:5].copy() for name in ("tokens", *TOKEN_NAMES)}
+        tokens |= {"step": np.array([-1, 0, 0, 0, 0]), "row": np.array([0, 0, 1, 2, 3])}
+        tokens["outcome"] = np.array([0, 1, 1, 1, 3])
+        tokens["q"] = np.array([np.nan, 1.0, 1.0, 1.0, np.nan])
+        steps = {name: x[name][:1].repeat(3, axis=1) for name in BLOCK_NAMES}
+        steps |= {"place": x["place"][:1], "limit": np.array([3]), "count": np.array([3])}
+        return tokens | steps
+
+    def test_a_block_of_three_agrees(self):
+        assert self.problem(self.three()) is None
+
+    @pytest.mark.parametrize("row", [0, 1, 2])
+    def test_a_contradiction_in_any_row_of_a_block(self, row):
+        x = self.three()
+        x["drafted_q"][0, row] = 0.5
+
+        assert f"token {row + 1} is the draft of step 0 row {row}," in (self.problem(x) or "")
+
+    def test_the_first_of_two_contradictions_is_told(self):
+        x = self.three()
+        x["drafted_q"][0, 1:] = 0.5
+
+        said = self.problem(x) or ""
+        assert "token 2 is the draft of step 0 row 1" in said
+        assert "(2 of 3 such tokens differ)" in said
+
+    @pytest.mark.parametrize(
+        ("token", "draft", "fits"),
+        [
+            (0.0, 0.5, False),
+            (0.5, 0.0, False),
+            (1.5, 0.5, True),
+            (0.5, 1.5, True),
+            (-0.5, 0.5, True),
+            (0.5, -0.5, True),
+            (1e-3, 1.001e-3, False),
+        ],
+    )
+    def test_chances_are_compared_and_what_is_none_is_damage_told_elsewhere(
+        self, token, draft, fits
+    ):
+        x = self.three()
+        x["q"][2], x["drafted_q"][0, 1] = token, draft
+
+        assert (self.problem(x) is None) is fits
+
+    def test_exactly_one_rounding_is_allowed(self):
+        x = self.three()
+        for name in ("q", "drafted_q"):
+            x[name] = (x[name] / 2).astype(np.float32)
+        x["q"][2] -= np.float32(np.finfo(np.float32).eps / 2)
+
+        assert self.problem(x) is None
+
+    def test_the_first_prompt_says_how_many_drafts_a_step_has(self):
+        streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+        streams["p-1"] |= {n: streams["p-1"][n].repeat(2, axis=1) for n in BLOCK_NAMES}
+
+        assert columns_problem(side({KIND: streams}), KIND, ["p-0", "p-1"]) == (
+            "rocm: p-1 spec-sampled: spec.spec-sampled.drafts is [30, 2], and "
+            "spec.spec-sampled.count asks for [30, 1]: a column was cut; write every column "
+            "whole, from one run"
+        )
+
+    def test_without_the_count_no_step_is_asked_for(self):
+        streams = {"p-0": drafted([1, 0])}
+        del streams["p-0"]["count"]
+
+        assert (columns_problem(side({KIND: streams}), KIND, ["p-0"]) or "").startswith(
+            "rocm: p-0 spec-sampled: spec.spec-sampled.place is [2], and spec.spec-sampled.count "
+            "asks for [0]:"
+        )
