@@ -33,6 +33,7 @@ def capture(
     from validate.capture.places import fit_folder
     from validate.capture.resolve import record_target
     from validate.cli.progress import show_progress
+    from validate.cli.recording import recording
     from validate.cli.session import open_project, read_prompts, read_target
     from validate.errors import InputError
 
@@ -40,6 +41,13 @@ def capture(
     wanted = read_target(target, project)
     where = choose_device(wanted, device)
     name, chosen = read_prompts(prompts, project)
+    plan = None
+    if tasks is not None:
+        from validate.cli.eval_text import check_folder, require_lm_eval
+
+        require_lm_eval()
+        plan = plan_evals(tasks, out, project=project)
+        check_folder(plan, out, resume=True)
     fit_folder("--out", out)
     if out.is_dir() and not resume and any(out.iterdir()):
         msg = (
@@ -47,7 +55,7 @@ def capture(
             "  do next: name another folder, or --resume to take up an interrupted capture"
         )
         raise InputError(msg)
-    with show_progress() as progress:
+    with show_progress() as progress, recording(out):
         record_target(
             wanted,
             prompts=chosen,
@@ -55,7 +63,7 @@ def capture(
             out=out,
             device=where,
             resume=resume,
-            evals=None if tasks is None else plan_evals(tasks, out, project=project),
+            evals=plan,
             progress=progress,
         )
     print(out)

@@ -18,6 +18,7 @@ from validate.capture.project import Project
 from validate.capture.reader import CaptureReader, open_capture
 from validate.capture.resolve import Progress, Resolved, open_stored, resolve
 from validate.capture.targets import Target
+from validate.cli.recording import own_modules
 from validate.cli.session import read_target
 from validate.oracle import load_weights
 from validate.schema import Side
@@ -159,17 +160,18 @@ def find(
     tasks = None if suite.tasks is None else project.root / suite.tasks
 
     def found(tasks: Path | None, *, make: bool) -> Resolved:
-        return resolve(
-            target,
-            project=project,
-            prompts=held,
-            prompt_set=prompts.stem,
-            fresh=fresh,
-            progress=progress,
-            environ=os.environ,
-            make=make,
-            tasks=tasks,
-        )
+        with own_modules():
+            return resolve(
+                target,
+                project=project,
+                prompts=held,
+                prompt_set=prompts.stem,
+                fresh=fresh,
+                progress=progress,
+                environ=os.environ,
+                make=make,
+                tasks=tasks,
+            )
 
     if tasks is None or evals or found(tasks, make=False).reused:
         return found(tasks, make=make)

@@ -37,6 +37,7 @@ def evaluate(
     from validate.capture.resolve import record_target
     from validate.cli.eval_text import check_folder, require_lm_eval, summary
     from validate.cli.progress import show_progress
+    from validate.cli.recording import recording
     from validate.cli.session import open_project, read_prompts, read_target
 
     project = open_project()
@@ -46,7 +47,7 @@ def evaluate(
     plan = plan_evals(tasks, out, project=project, names=task or (), limit=limit)
     check_folder(plan, out, resume=resume)
     name, chosen = read_prompts(None, project) if whole else ("none", ())
-    with show_progress() as progress:
+    with show_progress() as progress, recording(out):
         record_target(
             wanted,
             prompts=chosen,
