@@ -380,6 +380,14 @@ class TestBooks:
 
         assert self.problem(x) is None
 
+    def test_a_rounding_is_one_of_the_chance_and_not_of_1(self):
+        x = self.three()
+        for name in ("q", "drafted_q"):
+            x[name] = (x[name] / 1000).astype(np.float32)
+        x["q"][2] *= np.float32(1.0001)
+
+        assert "token 2 is the draft of step 0 row 1" in (self.problem(x) or "")
+
     def test_the_first_prompt_says_how_many_drafts_a_step_has(self):
         streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
         streams["p-1"] |= {n: streams["p-1"][n].repeat(2, axis=1) for n in BLOCK_NAMES}
