@@ -111,8 +111,9 @@ def _other_shape(owner: _Owner, first: str, wanted: Mapping[str, tuple[int, ...]
 def books_problem(side: Side, kind: str, prompt: str) -> str | None:
     """The first place where the books of a stream contradict each other, in words.
 
-    Every step emitted all its rows but the last, which a length may cut, and stands where its
-    tokens do; a token that is its row's draft has the draft's own chances.
+    Where there are verify steps, every token but the first comes from one. Every step emitted all
+    its rows but the last, which a length may cut, and stands where its tokens do; a token that is
+    its row's draft has the draft's own chances.
 
     Args:
         side: Whose stream.
@@ -121,11 +122,19 @@ def books_problem(side: Side, kind: str, prompt: str) -> str | None:
     """
     owner = _Owner(side, kind, prompt)
     step, row = owner.whole("step"), owner.whole("row")
-    at = np.flatnonzero(step >= 0)
-    if at.size == 0 or not owner.holds("count"):
+    if not owner.holds("count"):
         return None
-    if at[-1] - at[0] + 1 != at.size or at[-1] != len(step) - 1:
-        return f"{owner}: tokens without a verify step stand among the others"
+    steps = len(owner.column("count"))
+    plain = np.flatnonzero(step[1:] < 0) + 1
+    if steps and plain.size:
+        return (
+            f"{owner}: token {plain[0]} comes from no verify step ({plain.size} of {len(step)} such "
+            f"tokens), and {steps} steps are there, which every token but the first comes from: "
+            "write the step and row of each"
+        )
+    at = np.flatnonzero(step >= 0)
+    if not at.size:
+        return None
     return (
         _gap(owner, step[at], row[at])
         or _misplaced(owner, at, step[at], row[at])

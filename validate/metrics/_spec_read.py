@@ -152,12 +152,13 @@ def _unfit(side: Side, kind: str, held: Sequence[str], streams: Any) -> str | No
     seen: dict[int, str] = {}
     for prompt in held:
         stream = streams.get(prompt)
-        if stream is None:
+        if stream is None or stream.params is None:
+            what = "no stream of that kind" if stream is None else "its stream has no params"
             return (
-                f"{side.label} holds {prompt}/spec.{kind} and no stream of that kind, so neither "
+                f"{side.label} holds {prompt}/spec.{kind} and {what}, so neither "
                 "seed nor parameters are known"
             )
-        seed = None if stream.params is None else stream.params.seed
+        seed = stream.params.seed
         if seed is not None and seed in seen:
             return (
                 f"{side.label}: prompts {seen[seed]} and {prompt} share the seed {seed} "

@@ -118,7 +118,9 @@ def _states(pair: Pair) -> int:
 
 
 def _where(per_step: np.ndarray, count: np.ndarray) -> str | None:
-    """The accepted count whose steps are furthest off."""
+    """The accepted count whose steps are furthest off, or that none is off at all."""
+    if not per_step.any():
+        return "every distance is exactly 0, as of states that are held against themselves"
     if np.isnan(per_step).any() or len(np.unique(count)) < 2:  # noqa: PLR2004  nothing to set apart
         return None
     means = {int(c): float(np.mean(per_step[count == c])) for c in np.unique(count)}

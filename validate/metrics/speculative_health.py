@@ -7,7 +7,7 @@ import numpy as np
 
 from validate.metrics._reason import Reason, without_value
 from validate.metrics._spec_figures import acceptance_figures
-from validate.metrics._spec_streams import ACCEPTED, Column, Drawn, Steps, Tokens
+from validate.metrics._spec_streams import ACCEPTED, Column, Drawn, SpecSide, Steps, Tokens
 from validate.metrics._spec_tests import judged_side
 from validate.schema import Levels, Measurement, Pair
 
@@ -31,8 +31,9 @@ def speculative_health(pair: Pair, levels: Levels) -> Measurement:
 
     Returns:
         Ailments; ``n`` = verify steps. The breakdown holds the agreement at each shift and, of both
-        sides, acceptance and the mean of confidence minus acceptance. Undefined for fewer than 20
-        steps of every kind.
+        sides, acceptance and the mean of confidence minus acceptance. A confidence that is one
+        number throughout is told and not counted: without a cut nothing rests on it. Undefined for
+        fewer than 20 steps of every kind.
     """
     del levels
     side = judged_side(pair)
@@ -57,9 +58,20 @@ def speculative_health(pair: Pair, levels: Levels) -> Measurement:
         unit="ailments",
         n=n,
         n_of="steps",
-        pattern="; ".join(ailing) or None,
+        pattern="; ".join((*ailing, *_remarks(side))) or None,
         breakdown={**shown, **acceptance_figures(pair)},
     )
+
+
+def _remarks(side: SpecSide) -> Iterator[str]:
+    """What no gate rests on and a reader should know."""
+    for drawn in side.kinds.values():
+        steps = drawn.steps
+        if steps is None or len(steps) < MIN_STEPS:
+            continue
+        first = float(steps.confidence.flat[0])
+        if (steps.confidence == first).all():
+            yield f"not counted: every confidence of {drawn.kind} is {first:.4g}"
 
 
 def _ailments(drawn: Drawn, steps: Steps, agreement: dict[int, tuple[float, int]]) -> Iterator[str]:

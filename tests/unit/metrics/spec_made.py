@@ -46,6 +46,7 @@ def drafted(
     """A first token, then steps of one draft each: token 0 when accepted, and a final token 0.
 
     q equals (1, 0) at every draft, p is ``LAW``; ``expected`` is what the capture says of each.
+    The mean confidence is 0.6.
     """
     taken = np.asarray(accepts, np.int64)
     counts = np.concatenate([[1], taken + 1])
@@ -71,6 +72,8 @@ def drafted(
         "drafted_q": np.full((n, 1), 1.0),
         "confidence": np.full((n, 1), 0.6),
     }
+    if n > 3:  # one number throughout would be remarked on
+        steps["confidence"][:2, 0] = 0.5, 0.7
     return {name: np.asarray(value) for name, value in (tokens | steps | changes).items()}
 
 

@@ -9,6 +9,7 @@ from tests.fakes import make_stream
 from tests.measured import assert_measured, known
 from tests.unit.metrics.spec_made import PROMPT, drafted, fair, pair, plain, side
 from validate.metrics import METRICS
+from validate.metrics._spec_books import STEP_NAMES
 from validate.metrics._spec_figures import acceptance_figures
 from validate.metrics._spec_read import spec_side
 from validate.metrics.speculative_acceptance_delta import speculative_acceptance_delta
@@ -78,11 +79,28 @@ class TestReading:
     def test_whole_stream(self) -> None:
         assert self.gap() is None
 
-    @pytest.mark.parametrize("step", [[-1, 0, 0, -1, 1, 1], [-1, 0, 0, 1, 1, -1]])
-    def test_plain_tokens_among_the_others(self, step: list[int]) -> None:
-        assert "p-0 spec-sampled: tokens without a verify step stand among the others" in (
-            self.gap(step=step) or ""
-        )
+    @pytest.mark.parametrize(
+        ("step", "first", "many"),
+        [
+            ([-1, 0, 0, -1, 1, 1], 3, 1),
+            ([-1, 0, 0, 1, 1, -1], 5, 1),
+            ([-1, -1, 0, 0, 1, 1], 1, 1),
+            ([-1] * 6, 1, 5),
+        ],
+    )
+    def test_plain_tokens_behind_the_first(self, step: list[int], first: int, many: int) -> None:
+        """Every token of a drafted stream but its first comes from a step, so a relabelled one lies."""
+        assert (
+            f"p-0 spec-sampled: token {first} comes from no verify step ({many} of 6 such tokens), "
+            "and 3 steps are there, which every token but the first comes from"
+        ) in (self.gap(step=step) or "")
+
+    def test_one_token_needs_no_step(self) -> None:
+        first = {name: column[:1] for name, column in plain([0]).items()}
+        none = {name: drafted([1])[name][:0] for name in STEP_NAMES}
+        made = side({KIND: {"p-0": {**first, **none}}})
+
+        assert spec_side(pair(made), made).refusal is None
 
     @pytest.mark.parametrize(
         ("step", "row", "told"),
@@ -110,6 +128,16 @@ class TestReading:
         place = [PROMPT - 1, PROMPT + 1, PROMPT + 2, PROMPT + 4]
         step, row = [0, 0, 1, 2, 2, 3], [0, 1, 0, 0, 1, 0]
         assert self.gap(step=step, row=row, place=place, **steps) is None
+
+    def test_a_stream_that_does_not_say_what_was_asked_for(self) -> None:
+        made = side({"sampled": {"p-0": plain([0] * 5)}})
+        held = made.drawn["sampled"]
+        held["p-0"] = held["p-0"].model_copy(update={"params": None})
+
+        assert spec_side(pair(made), made).refusal == (
+            "rocm holds p-0/spec.sampled and its stream has no params, so neither seed nor "
+            "parameters are known"
+        )
 
     @pytest.mark.parametrize(("last", "refused"), [(257, False), (258, True), (0, True)])
     def test_stop_token_must_end_a_stream_that_stopped(self, last: int, refused: bool) -> None:
@@ -456,3 +484,43 @@ def test_twenty_argmax_tokens_may_be_chance() -> None:
 
     assert known(found.value) > 0.001
     assert "greedy" not in (found.pattern or "")
+
+
+class TestRemarks:
+    """20 steps are the fewest that are looked at."""
+
+    def test_a_constant_confidence_is_told_and_not_counted(self) -> None:
+        drawn = spec(confidence=np.full((30, 1), 0.6))
+        found = speculative_health(pair(side({KIND: drawn})), LEVELS)
+
+        told = f"not counted: every confidence of {KIND} is 0.6"
+        assert told in (found.pattern or "").split("; ")
+        assert known(found.value) == len((found.pattern or "").split("; ")) - 1
+
+    def test_of_too_few_steps_nothing_is_told(self) -> None:
+        few = drafted([1, 0] * 9, confidence=np.full((18, 1), 0.6))
+        made = side({KIND: spec(confidence=np.full((30, 1), 0.6)), "spec-greedy": {"p-0": few}})
+        pattern = speculative_health(pair(made), LEVELS).pattern or ""
+
+        assert "confidence of spec-greedy" not in pattern
+        assert f"confidence of {KIND}" in pattern
+
+    def test_one_that_moves_is_not(self) -> None:
+        drawn = spec(confidence=np.full((30, 1), 0.6))
+        drawn["p-3"]["confidence"] = drawn["p-3"]["confidence"].copy()
+        drawn["p-3"]["confidence"][-1, 0] = 0.61
+        pattern = speculative_health(pair(side({KIND: drawn})), LEVELS).pattern
+
+        assert "confidence" not in (pattern or "")
+
+    def test_states_that_equal_their_replay_everywhere(self) -> None:
+        drawn = {"p-0": drafted([1, 0, 1])}
+        audit = np.zeros((3, 2), np.float32)
+        same = side({KIND: drawn}, extra={"p-0": {f"spec.{KIND}.audit": audit}})
+        found = speculative_audit(pair(same), LEVELS)
+
+        assert found.value == 0.0
+        assert (
+            found.pattern
+            == "every distance is exactly 0, as of states that are held against themselves"
+        )
