@@ -18,7 +18,7 @@ from validate.capture.format import JSON_CAP, MANIFEST, MANIFEST_CAP, check_entr
 from validate.capture.journal import read_journal
 from validate.capture.jsontext import parse, parse_record
 from validate.capture.messages import Fault, blame, capture_error, resume_command, some
-from validate.capture.records import read_prompts, read_streams, read_timing
+from validate.capture.records import check_drawn, read_prompts, read_streams, read_timing
 from validate.capture.shard import check_shard
 from validate.schema import SCHEMA_VERSION, ArtifactFile, Manifest, Prompt, Stream, TensorEntry
 
@@ -201,6 +201,7 @@ def _token_data(
     if "streams" in by_kind:
         with blame(label, path / by_kind["streams"], do_next=again):
             streams = read_streams(load("streams"), prompts, manifest.batch_rows)
+            check_drawn(streams, manifest.options)
     timing: dict[str, float] = {}
     if "timing" in by_kind:
         with blame(label, path / by_kind["timing"], do_next=again):

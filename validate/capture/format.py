@@ -180,7 +180,8 @@ def check_stream(stream: Stream, *, prompt: str, batch_row: int | None) -> None:
 
     Raises:
         Fault: Another prompt or batch row, another number of logprobs than
-            tokens, a logprob that is not finite, or a row outside the batch.
+            tokens, a logprob that is not finite, a row outside the batch, or a drawn
+            stream that does not say what was asked for.
     """
     where = f"stream of prompt {prompt!r}"
     if stream.prompt != prompt:
@@ -198,4 +199,7 @@ def check_stream(stream: Stream, *, prompt: str, batch_row: int | None) -> None:
         raise Fault(msg)
     if stream.kind == "greedy" and batch_row not in (None, stream.batch_row):
         msg = f"{where}: batch row {stream.batch_row}, but {batch_row} for the prompt itself"
+        raise Fault(msg)
+    if stream.kind != "greedy" and stream.params is None:
+        msg = f"{where}: kind {stream.kind} and no params, so its law is not known"
         raise Fault(msg)

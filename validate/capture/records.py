@@ -11,7 +11,17 @@ from validate.capture.jsontext import compact, parse, parse_record
 from validate.capture.messages import Fault
 from validate.schema import Manifest, Prompt, Stream
 
-__all__ = ["encode_manifest", "encode_timing", "read_prompts", "read_streams", "read_timing"]
+__all__ = [
+    "check_drawn",
+    "encode_manifest",
+    "encode_timing",
+    "read_prompts",
+    "read_streams",
+    "read_timing",
+]
+
+SAMPLED = ("sampled", "spec-sampled")
+"""Kinds that draw at T > 0: each stream has as many tokens as were asked for, or a stop token."""
 
 Record = TypeVar("Record", bound=BaseModel)
 
@@ -68,6 +78,51 @@ def read_streams(
         check_stream(stream, prompt=stream.prompt, batch_row=batch_rows.get(stream.prompt))
         held[stream.prompt] = stream
     return streams
+
+
+def check_drawn(streams: Mapping[str, Mapping[str, Stream]], options: Mapping[str, str]) -> None:
+    """Hold drawn streams against what the manifest's options say of them.
+
+    Args:
+        streams: By kind, then by prompt id.
+        options: ``tokens`` (of each stream at T > 0), ``seed`` and ``cut``, where they are known.
+
+    Raises:
+        Fault: An option is no value of its kind, or a stream that no stop token ended has
+            another length.
+    """
+    drawn = {kind: held for kind, held in streams.items() if kind != "greedy" and held}
+    if not drawn:
+        return
+    for key, least in (("tokens", 1), ("seed", 0)):
+        if key in options and not _whole(options[key], least):
+            msg = f"the manifest's options say {key}={options[key]}: a whole number from {least} is meant"
+            raise Fault(msg)
+    if "cut" in options and not _chance_below_one(options["cut"]):
+        msg = f"the manifest's options say cut={options['cut']}: a probability below 1 is meant"
+        raise Fault(msg)
+    if "tokens" not in options:
+        return
+    asked = int(options["tokens"])
+    for kind in SAMPLED:
+        for stream in drawn.get(kind, {}).values():
+            if stream.finish_reason == "length" and len(stream.token_ids) != asked:
+                msg = (
+                    f"the {kind} stream of prompt {stream.prompt!r} ended by its length with "
+                    f"{len(stream.token_ids)} tokens, and the manifest's options say tokens={asked}"
+                )
+                raise Fault(msg)
+
+
+def _whole(text: str, least: int) -> bool:
+    return text.isascii() and text.isdecimal() and int(text) >= least
+
+
+def _chance_below_one(text: str) -> bool:
+    try:
+        return 0 <= float(text) < 1
+    except ValueError:
+        return False
 
 
 def read_timing(data: bytes) -> dict[str, float]:

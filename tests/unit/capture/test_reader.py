@@ -545,6 +545,69 @@ class TestTokenData:
         assert found.startswith(f"cand 'rocm': {capture}/{name}: ")
         assert message in found
 
+    def drawn(self, capture, *, options=None, **changes):
+        """A ``sampled`` stream of three tokens, and what the manifest says of it."""
+        stream = json.loads((capture / "streams.jsonl").read_bytes().splitlines()[0])
+        params = {"temperature": 1.0, "seed": 5}
+        stream |= {"kind": "sampled", "finish_reason": "length", "params": params, **changes}
+        data = (capture / "streams.jsonl").read_bytes()
+        edit_file(capture, "streams.jsonl", data + json.dumps(stream).encode() + b"\n")
+        edit_manifest(capture, lambda m: m["options"].update(options or {}))
+
+    @pytest.mark.parametrize(
+        ("options", "changes"),
+        [
+            ({}, {}),
+            ({"tokens": "3", "seed": "0", "cut": "0"}, {}),
+            ({"tokens": "9", "cut": "0.999"}, {"finish_reason": "stop"}),
+            ({"tokens": "9"}, {"kind": "spec-greedy"}),
+        ],
+    )
+    def test_a_drawn_stream_as_the_manifest_says(self, capture, options, changes):
+        self.drawn(capture, options=options, **changes)
+
+        assert len(open_capture(capture, label="cand 'rocm'").drawn) == 1
+
+    @pytest.mark.parametrize("tokens", ["2", "4", "800"])
+    @pytest.mark.parametrize("kind", ["sampled", "spec-sampled"])
+    def test_a_drawn_stream_of_another_length(self, capture, kind, tokens):
+        self.drawn(capture, options={"tokens": tokens}, kind=kind)
+
+        assert (
+            f"the {kind} stream of prompt 'p-000' ended by its length with 3 tokens, and the "
+            f"manifest's options say tokens={tokens}"
+        ) in refusal(capture)
+
+    @pytest.mark.parametrize(
+        ("key", "value", "meant"),
+        [
+            ("tokens", "0", "a whole number from 1 is meant"),
+            ("tokens", "-3", "a whole number from 1 is meant"),
+            ("tokens", "3.0", "a whole number from 1 is meant"),
+            ("seed", "zz", "a whole number from 0 is meant"),
+            ("seed", "-1", "a whole number from 0 is meant"),
+            ("seed", "\u00b2", "a whole number from 0 is meant"),
+            ("cut", "-5", "a probability below 1 is meant"),
+            ("cut", "1", "a probability below 1 is meant"),
+            ("cut", "nan", "a probability below 1 is meant"),
+            ("cut", "", "a probability below 1 is meant"),
+        ],
+    )
+    def test_options_of_drawn_streams_that_are_no_values(self, capture, key, value, meant):
+        self.drawn(capture, options={key: value})
+
+        assert f"the manifest's options say {key}={value}: {meant}" in refusal(capture)
+
+    def test_options_that_nothing_was_drawn_with_are_not_looked_at(self, capture):
+        edit_manifest(capture, lambda m: m["options"].update(cut="-5"))
+
+        assert open_capture(capture, label="cand 'rocm'").drawn is not None
+
+    def test_a_drawn_stream_without_parameters(self, capture):
+        self.drawn(capture, params=None)
+
+        assert "kind sampled and no params, so its law is not known" in refusal(capture)
+
     def test_a_prompt_without_content(self, capture):
         def change(manifest):
             manifest["artifacts"] = [

@@ -148,7 +148,11 @@ def choose(
     many = int(options["tokens"])
     # Fewer sampled tokens leave greedy streams whole: those of ref are held against them.
     whole = TOKENS[GREEDY]
-    tokens = {"sampled": many, SPEC: many, GREEDY: max(whole, whole * many // TOKENS[SPEC])}
+    tokens: dict[str, int] = {
+        "sampled": many,
+        SPEC: many,
+        GREEDY: max(whole, whole * many // TOKENS[SPEC]),
+    }
     build: Build = "dense" if options["build"] == "dense" else "sparse"
     run = Speculation(
         target=target,
