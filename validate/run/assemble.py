@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import validate
+from validate.faults.speculative import SPECULATIVE_SAMPLES
 from validate.gates import gravest, overall
 from validate.metrics._evals import unscored
 from validate.metrics._evals_scale import unjudged
 from validate.run.sides import capture_digest, evidence_of
 from validate.run.since_golden import limit_report, since_golden
 from validate.schema.evals import evals_of
+from validate.schema.manifest import Manifest
 from validate.schema.measurement import Interval, Measurement, Worst
 from validate.schema.pair import Side
 from validate.schema.report import (
@@ -250,7 +252,7 @@ def _notes(cast: Cast, prompts: tuple[str, ...]) -> list[str]:
     for role, side in (("ref", cast.ref), ("cand", cast.cand)):
         manifest = side.manifest
         if manifest.fault is not None:
-            told.append(f"{role} carries the planted fault {manifest.fault}")
+            told.append(f"{role} carries the planted fault {manifest.fault}{_planted_on(manifest)}")
         if manifest.declared_weights:
             told.append(f"{role} declares other weights: {manifest.model.weights}")
         claimed, found = manifest.evidence, evidence_of(manifest)
@@ -271,6 +273,30 @@ def _notes(cast: Cast, prompts: tuple[str, ...]) -> list[str]:
             f"{', '.join(prompts)}"
         )
     return told
+
+
+_DRAWN_FROM = {
+    "default": "",
+    "all": " on every prompt of the suite",
+    "random": " on prompts of random bytes",
+    "long": " on prompts of 1,000 tokens",
+}
+"""Prompts of a planted fault in words."""
+
+
+def _planted_on(manifest: Manifest) -> str:
+    """That the selftest shows a fault on more than such a capture holds; nothing where it does not."""
+    sample = SPECULATIVE_SAMPLES.get(manifest.fault or "")
+    if sample is None or (sample.tokens is None and sample.prompts == "default"):
+        return ""
+    held = manifest.options.get("tokens", "none")
+    if sample.prompts == "default" and held.isdecimal() and int(held) >= (sample.tokens or 0):
+        return ""
+    tokens = "" if sample.tokens is None else f" with {sample.tokens} tokens a stream"
+    return (
+        f", which the selftest shows{_DRAWN_FROM[sample.prompts]}{tokens} (here {held} a stream): "
+        f"validate selftest --only-fault {manifest.fault}"
+    )
 
 
 def _speed(verdicts: Sequence[Verdict]) -> list[str]:

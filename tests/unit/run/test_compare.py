@@ -430,6 +430,33 @@ def test_notes_tell_what_a_reader_must_know():
     assert report.cand.fault == "VX-01"
 
 
+@pytest.mark.parametrize(
+    ("fault", "tokens", "told"),
+    [
+        ("SP-07", "80", ", which the selftest shows with 512 tokens a stream (here 80 a stream): "),
+        (
+            "SP-07",
+            "511",
+            ", which the selftest shows with 512 tokens a stream (here 511 a stream): ",
+        ),
+        ("SP-07", "512", None),
+        ("SP-09", "80", None),
+        ("SP-02", "32", ", which the selftest shows on every prompt of the suite with 32 tokens "),
+        ("LC-07", "80", ", which the selftest shows on prompts of 1,000 tokens with 32 tokens a "),
+    ],
+)
+def test_a_fault_that_the_sample_is_too_small_for_says_so(fault, tokens, told):
+    """A PASS there is no miss: the selftest plants it where it shows."""
+    cand = side("rocm", 0.2, fault=fault, options={"tokens": tokens})
+    note = next(n for n in run(cand).notes if f"planted fault {fault}" in n)
+
+    if told is None:
+        assert note == f"cand carries the planted fault {fault}"
+    else:
+        assert note.startswith(f"cand carries the planted fault {fault}{told}")
+        assert note.endswith(f"validate selftest --only-fault {fault}")
+
+
 def test_reused_captures_are_marked():
     """By role."""
     report = run(side("rocm", 0.2), reused=["cand"])
