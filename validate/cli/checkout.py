@@ -30,6 +30,8 @@ class Held:
     """Where the bundle's files are not those of this checkout, in words."""
     other_law: bool
     """Whether the suite or the limits of the same name differ here."""
+    unknown_law: bool
+    """Whether this checkout has no suite or no limits of that name to hold them against."""
     golden_here: bool
     """Whether what the report says of its golden report is so by the one of this checkout."""
     other_golden: bool
@@ -64,6 +66,7 @@ def hold(report: Report, project: Project) -> Held:
     elif limits_digest(limits) != report.suite.limits_digest:
         lines.append(_limits_line(report, limits, name))
     other_law = any(" of this checkout" in line for line in lines)
+    unknown_law = found is None or limits is None
     same = not lines and suite is not None and limits is not None
     here = _since_here(suite, limits, project) if same else None
     told = report.since_golden
@@ -79,6 +82,7 @@ def hold(report: Report, project: Project) -> Held:
     return Held(
         lines=tuple(lines),
         other_law=other_law,
+        unknown_law=unknown_law,
         golden_here=golden_here,
         other_golden=known and not golden_here,
         since=told if golden_here else here if known else None,

@@ -31,6 +31,13 @@ def report(
         Path | None,
         typer.Option(help="Zip file that is verified, and its verdict computed again."),
     ] = None,
+    own_suite: Annotated[
+        bool,
+        typer.Option(
+            "--own-suite",
+            help="With --check: take a suite and limits that this checkout does not have on their word.",
+        ),
+    ] = False,
     claims: Annotated[
         Path | None, typer.Option(help="Figures of speed and cost to show beside the verdict.")
     ] = None,
@@ -60,8 +67,11 @@ def report(
             f"{output.value}"
         )
         raise InputError(msg)
+    if own_suite and check is None:
+        msg = "--own-suite says whose suite a bundle is checked by; it goes with --check FILE"
+        raise InputError(msg)
     if check is not None:
-        return report_bundle.check(check, runs or [], output=output)
+        return report_bundle.check(check, runs or [], own_suite=own_suite, output=output)
     if diff:
         return report_saved.diff(runs or [], output=output)
     if bundle is not None:

@@ -58,8 +58,15 @@ def bundle(runs: Sequence[Path], out: Path, *, claims: Path | None) -> int:
     return report.exit_code
 
 
-def check(path: Path, runs: Sequence[Path], *, output: ReportFormat) -> int:
-    """Verify a bundle, print its report, return the exit code of its verdict."""
+def check(path: Path, runs: Sequence[Path], *, own_suite: bool, output: ReportFormat) -> int:
+    """Verify a bundle, print its report, return the exit code of its verdict.
+
+    Args:
+        path: The zip file.
+        runs: None may be named beside it.
+        own_suite: A suite or limits that this checkout does not have are taken on their word.
+        output: What is printed.
+    """
     if runs:
         msg = f"--check takes the bundle alone; {len(runs)} runs are named beside it"
         raise InputError(msg)
@@ -89,6 +96,14 @@ def check(path: Path, runs: Sequence[Path], *, output: ReportFormat) -> int:
         print(
             f"{path}: {report.verdict} is a verdict by another suite or other limits than this "
             "checkout's\n  do next: check it in the checkout it was made in, or ask why they differ",
+            file=sys.stderr,
+        )
+        return EXIT_CODES[Outcome.INCOMPARABLE]
+    if held.unknown_law and not own_suite:
+        print(
+            f"{path}: {report.verdict} is a verdict by a suite or limits that this checkout does "
+            "not have\n  do next: check it in the checkout that has them, or read them in the "
+            "bundle and add --own-suite",
             file=sys.stderr,
         )
         return EXIT_CODES[Outcome.INCOMPARABLE]

@@ -49,6 +49,7 @@ def test_report_by_this_checkouts_files_is_taken_as_it_is(report: Report, projec
     held = hold(report, project)
 
     assert (held.lines, held.other_law, held.golden_here) == ((), False, True)
+    assert not held.unknown_law
 
 
 def test_loosened_limits_are_told_and_no_verdict(report: Report, project: Project) -> None:
@@ -82,12 +83,22 @@ def test_suite_and_limits_that_are_not_here_are_the_bundles_own(
 ) -> None:
     held = hold(moved(report, "suite", name="foreign", limits="golden/foreign.toml"), project)
 
+    assert held.unknown_law
     assert not held.other_law
     assert not held.golden_here
     assert held.lines[:2] == (
         "suite: the bundle's own; this checkout has no suite 'foreign'",
         "limits: the bundle's own; this checkout has no golden/foreign.toml",
     )
+
+
+@pytest.mark.parametrize(
+    "changes", [{"name": "foreign"}, {"limits": "golden/foreign.toml", "name": "foreign"}]
+)
+def test_a_suite_or_limits_of_no_name_here_are_unknown(
+    report: Report, project: Project, changes: dict[str, str]
+) -> None:
+    assert hold(moved(report, "suite", **changes), project).unknown_law
 
 
 def test_foreign_suite_with_these_limits_loosened_is_no_verdict(

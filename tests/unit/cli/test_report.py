@@ -97,6 +97,7 @@ def test_diff_tells_what_moved_and_exits_0(runs: Path, capsys: pytest.CaptureFix
         (["--bundle", "validate.toml", "reports/first"], 2, "would be replaced\n  do next: name"),
         (["--check", "x.zip"], 2, "x.zip: there is no such file"),
         (["--check", "x.zip", "reports/first"], 2, "--check takes the bundle alone"),
+        (["--own-suite"], 2, "--own-suite says whose suite a bundle is checked by"),
         (["--check", "validate.toml"], 4, "validate.toml: is no zip file: it begins with"),
         (["reports/first", "--claims", "validate.toml"], 2, "validate.toml: "),
         (["--bundle", "x.zip", "reports/first"], 2, "suites/small.toml: cannot be read"),
@@ -170,6 +171,38 @@ def test_a_bundle_whose_golden_report_tells_otherwise_is_told_by_this_one(
     assert "forged" not in shown.out
     assert "1 limits moved by the bundle" in shown.err
     assert "is not so by this checkout's golden report, whose figures are shown" in shown.err
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(("words", "code"), [((), 4), (("--own-suite",), 0)])
+def test_a_bundle_by_a_suite_that_is_not_here_passes_on_its_word_alone(
+    words: tuple[str, ...],
+    code: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Limits of 1e9 under a name of their own PASS everything."""
+    monkeypatch.chdir(ROOT)
+    golden = read_report(ROOT / "golden" / "reports" / "default.json")
+    own = {"name": "foreign", "limits": "golden/foreign.toml"}
+    report = golden.model_copy(
+        update={
+            "suite": golden.suite.model_copy(update=own),
+            "since_golden": None,
+            "verdict": "PASS",
+            "exit_code": 0,
+        }
+    )
+    monkeypatch.setattr("validate.cli.report_bundle.check_bundle", lambda *a, **b: report)
+
+    assert main(["report", "--check", str(tmp_path / "x.zip"), *words]) == code
+
+    said = capsys.readouterr().err
+    assert "suite: the bundle's own; this checkout has no suite 'foreign'" in said
+    told = "PASS is a verdict by a suite or limits that this checkout does not have"
+    assert (told in said) == (code == 4)
+    assert ("add --own-suite" in said) == (code == 4)
 
 
 @pytest.fixture(scope="module")
