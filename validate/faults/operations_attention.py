@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from validate.faults import operations_decode
+from validate.faults._decode_controls import CONTROLS as DECODE_CONTROLS
 from validate.faults.operations import OperationControl, OperationFault
+from validate.faults.operations_decode import FAULTS as DECODE_FAULTS
 
 __all__ = ["CONTROLS", "FAULTS"]
 
@@ -210,7 +211,7 @@ _ROWS: tuple[tuple[str, str, str, str, Callable[[], Function]], ...] = (
 )
 
 FAULTS: tuple[OperationFault, ...] = (
-    *operations_decode.FAULTS,
+    *DECODE_FAULTS,
     *(
         OperationFault(id=id_, op=op, title=title, source=source, make=make)
         for id_, op, title, source, make in _ROWS
@@ -244,7 +245,7 @@ def _ok_merge() -> Function:
 
 
 CONTROLS: tuple[OperationControl, ...] = (
-    *operations_decode.CONTROLS,
+    *DECODE_CONTROLS,
     OperationControl(
         id="OK-5",
         op="mla_prefill",

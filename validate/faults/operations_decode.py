@@ -1,41 +1,11 @@
-"""Planted faults and controls of MLA decode: the split decode of ours with one step replaced."""
+"""Planted faults of MLA decode: the split decode of ours with one step replaced."""
 
-from collections.abc import Callable
 from typing import Any
 
-from validate.faults.operations import OperationControl, OperationFault
+from validate.faults._decode_steps import Function, folded, padded, with_steps
+from validate.faults.operations import OperationFault
 
-__all__ = ["CONTROLS", "FAULTS"]
-
-Function = Callable[..., Any]
-
-
-def _with(**steps: Any) -> Function:
-    """The split decode with some steps replaced."""
-    from functools import partial
-
-    from validate.conformance.engines._decode import DecodeSteps, decode_with
-
-    return partial(decode_with, DecodeSteps(**steps))
-
-
-def _padded(rule: Any, **steps: Any) -> Function:
-    """The padded decode with some steps replaced."""
-    from dataclasses import replace
-    from functools import partial
-
-    from validate.conformance.engines._decode import DecodeSteps, decode_with
-
-    return partial(decode_with, replace(DecodeSteps.padded(rule), **steps))
-
-
-def _folded(**steps: Any) -> Function:
-    """The folded decode with some steps replaced."""
-    from functools import partial
-
-    from validate.conformance.engines._decode import DecodeSteps, folded_decode
-
-    return partial(folded_decode, DecodeSteps(**steps))
+__all__ = ["FAULTS"]
 
 
 def _hd_01() -> Function:
@@ -47,7 +17,7 @@ def _hd_01() -> Function:
             x[: rows * planned].unflatten(0, (rows, planned)).transpose(0, 1) for x in in_order
         )
 
-    wrong, right = _folded(workspace=workspace), _folded()
+    wrong, right = folded(workspace=workspace), folded()
 
     def decode(q: Any, *rest: Any, **named: Any) -> Any:
         folds = q.shape[1] > 16 and q.shape[1] % 16 == 0  # noqa: PLR2004  heads of the kernel
@@ -77,13 +47,13 @@ def _hd_03() -> Function:
         )
         return kept, logs
 
-    return _padded("zero", workspace=workspace)
+    return padded("zero", workspace=workspace)
 
 
 def _hd_04() -> Function:
     import torch
 
-    right = _with()
+    right = with_steps()
 
     def passes(q: Any, *rest: Any, **named: Any) -> Any:
         heads = q.shape[1]
@@ -111,7 +81,7 @@ def _hd_08() -> Function:
         shared = torch.einsum("qhd,kd->qhk", narrow(q[..., latent:]), narrow(keys[:, latent:]))
         return (content + shared) * scale
 
-    return _with(scores=scores)
+    return with_steps(scores=scores)
 
 
 def _hd_10() -> Function:
@@ -147,7 +117,7 @@ def _vx_01() -> Function:
     def unpad(x: Any, heads: int, axis: int) -> Any:
         return unpad_heads(x, heads, "repeat", axis=axis, fault="VX-01")
 
-    return _padded("repeat", unpad=unpad)
+    return padded("repeat", unpad=unpad)
 
 
 def _vx_02() -> Function:
@@ -156,7 +126,7 @@ def _vx_02() -> Function:
     def unpad(x: Any, heads: int, axis: int) -> Any:
         return unpad_heads(x, heads, "zero", axis=axis, fault="VX-02")
 
-    return _padded("zero", unpad=unpad)
+    return padded("zero", unpad=unpad)
 
 
 def _vx_31() -> Function:
@@ -166,11 +136,11 @@ def _vx_31() -> Function:
         output = axis == -2  # noqa: PLR2004  the head axis of the output
         return unpad_heads(x, heads, "repeat" if output else "tile", axis=axis)
 
-    return _padded("repeat", unpad=unpad)
+    return padded("repeat", unpad=unpad)
 
 
 def _vx_32() -> Function:
-    return _with(clear=lambda keys, length: keys)  # noqa: ARG005
+    return with_steps(clear=lambda keys, length: keys)  # noqa: ARG005
 
 
 def _lc_01() -> Function:
@@ -181,7 +151,7 @@ def _lc_01() -> Function:
     def merge(outs: Any, lses: Any) -> Any:
         return merge_parts(outs, lses / math.log(2.0))
 
-    return _with(merge=merge)
+    return with_steps(merge=merge)
 
 
 def _lc_04() -> Function:
@@ -193,7 +163,7 @@ def _lc_04() -> Function:
         out, lse = attend_part(scores, values, weights)
         return out, lse.masked_fill(lse == -math.inf, math.inf)
 
-    return _with(attend=attend)
+    return with_steps(attend=attend)
 
 
 def _lc_05() -> Function:
@@ -206,7 +176,7 @@ def _lc_05() -> Function:
         wrapped = (offset + 2**15) % 2**16 - 2**15  # int16 in the place of int32
         return wrapped.clamp(min=0) // stride
 
-    return _with(slots=slots)
+    return with_steps(slots=slots)
 
 
 def _sp_14() -> Function:
@@ -215,7 +185,7 @@ def _sp_14() -> Function:
     def bound(queries: int, length: int, *, device: Any) -> Any:
         return torch.full((queries,), length, device=device)
 
-    return _with(bound=bound)
+    return with_steps(bound=bound)
 
 
 def _qu_01() -> Function:
@@ -226,11 +196,11 @@ def _qu_01() -> Function:
             return entries.float()
         return entries.view(torch.float8_e4m3fnuz).float() * kv_scale
 
-    return _with(widen=widen)
+    return with_steps(widen=widen)
 
 
 def _qu_06() -> Function:
-    return _with(widen=lambda entries, kv_scale: entries.float() * kv_scale)
+    return with_steps(widen=lambda entries, kv_scale: entries.float() * kv_scale)
 
 
 def _qu_08() -> Function:
@@ -241,7 +211,7 @@ def _qu_08() -> Function:
         scale = kv_scale.item() if isinstance(kv_scale, torch.Tensor) else 1.0
         return entries.float() * scale if entries.element_size() == 1 else entries.float()
 
-    return _with(widen=widen)
+    return with_steps(widen=widen)
 
 
 FAULTS = tuple(
@@ -346,79 +316,3 @@ FAULTS = tuple(
     )
 )
 """Faults of MLA decode."""
-
-
-def _ok_1() -> Function:
-    from validate.conformance.engines._decode import part_bounds
-
-    by_batch: dict[str, int] = {"batch": 1}
-
-    def parts(length: int, splits: int) -> Any:
-        return part_bounds(length, max(1, splits - 1 + by_batch["batch"] % 3))
-
-    right = _with(parts=parts)
-
-    def split_by_batch(q: Any, kv_cache: Any, block_table: Any, **rest: Any) -> Any:
-        by_batch["batch"] = len(block_table)
-        return right(q, kv_cache, block_table, **rest)
-
-    return split_by_batch
-
-
-def _ok_5() -> Function:
-    return _padded("zero")
-
-
-def _ok_vx_31() -> Function:
-    from validate.conformance.engines._decode import merge_parts
-
-    def merge(outs: Any, lses: Any) -> Any:
-        out, lse = outs[-1], lses[-1]
-        for part in range(len(outs) - 2, -1, -1):
-            pair = outs.new_zeros((2, *out.shape)), lses.new_zeros((2, *lse.shape))
-            pair[0][0], pair[0][1], pair[1][0], pair[1][1] = out, outs[part], lse, lses[part]
-            out, lse = merge_parts(*pair)
-        return out, lse
-
-    return _with(merge=merge)
-
-
-def _ok_vx_32() -> Function:
-    from dataclasses import replace
-    from functools import partial
-
-    from validate.conformance.engines._decode import DecodeSteps, folded_decode
-
-    return partial(folded_decode, replace(DecodeSteps(), parts=lambda length, _: [(0, length)]))
-
-
-CONTROLS = tuple(
-    OperationControl(id=id_, op="mla_decode", title=title, source=source, make=make)
-    for id_, title, source, make in (
-        (
-            "OK-1",
-            "The split count follows the batch size: low bits change with batchmates",
-            "deepseek-ai/FlashMLA#212, lightseekorg/tokenspeed#904; each result is within the limits",
-            _ok_1,
-        ),
-        (
-            "OK-5",
-            "Zero query heads 12 to 16 and slice back",
-            "vllm-project/vllm#50371, #50578; exact for each head",
-            _ok_5,
-        ),
-        (
-            "OK-VX-31",
-            "Parts merged two at a time, the last first",
-            "another order of the same sum",
-            _ok_vx_31,
-        ),
-        (
-            "OK-VX-32",
-            "Folded heads, keys never split",
-            "num_splits is a hint; a kernel may take one pass",
-            _ok_vx_32,
-        ),
-    )
-)
-"""Right decodes that differ."""
