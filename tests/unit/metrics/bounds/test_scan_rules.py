@@ -207,6 +207,7 @@ def test_single_steps_have_no_token_one_place_on() -> None:
     streams = {f"p-{at}": drafted([0]) for at in range(20)}
     for at, x in enumerate(streams.values()):
         x["drafts"] = np.full((1, 1), at + 5)
+        x["confidence"] = np.full((1, 1), 0.5 + at / 100)
         x["accepts"], x["count"] = np.zeros((1, 1), np.int64), np.zeros(1, np.int64)
     found = METRICS["speculative.health"](
         spec_pair(spec_made_side({"spec-sampled": streams})), LEVELS
