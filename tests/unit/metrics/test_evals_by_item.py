@@ -152,6 +152,21 @@ class TestIdentical:
         assert alarm is None or f"their answers to {alarm} agree to the last digit" in str(found)
         assert identical_answers(matched(eval_pair(ref, cand))) is None  # the same weights and path
 
+    @pytest.mark.parametrize(("own", "alarm"), [(100, True), (99, False)])
+    def test_a_hundred_items_with_numbers_of_their_own_are_enough(
+        self, own: int, alarm: bool
+    ) -> None:
+        """All of them are equal; two items that share a number on ref are none, and one moved."""
+        ref = [{"loglikelihoods": (-1.0 - at,)} for at in range(own)] + [
+            {"loglikelihoods": (0.0,)}
+        ] * 2
+        cand = [*ref[:-1], {"loglikelihoods": (-0.5,)}]
+        side = eval_side("rocm", weights="other")
+        found = identical_answers(matched(eval_pair(ref, cand), cand=side))
+
+        assert (found is not None) == alarm
+        assert not alarm or f"t ({own + 1} of {own + 2} items)" in str(found)
+
     def test_answers_equal_in_text_and_numbers_are_counted(self) -> None:
         """Of four items: all equal, other text, other number, all equal."""
         ref = [{"response": "a", "loglikelihoods": (-1.0,)}] * 4

@@ -34,6 +34,12 @@ def part(name: str, value: float, low: float | None, high: float | None, **chang
     return Part(name=name, value=value, n=100, low=low, high=high, method="betting", **changes)
 
 
+def scored(acc: float) -> EvalSet:
+    """One item of task t on one side."""
+    one = eval_pair([{"scores": {"acc": acc}}], [])
+    return EvalSet(model="m", tasks={"t": one.task}, items=one.ref)
+
+
 def together(*parts: Part) -> Measurement:
     return combine("evals.score_drop", parts, levels=LEVELS, breakdown={})
 
@@ -197,6 +203,17 @@ class TestScoreDrop:
             "no task has a score in [0, 1]: evals.loglik_delta alone can tell"
         )
 
+    def test_the_first_of_two_tasks_without_any_metric_is_named(self) -> None:
+        none: dict[str, Any] = {"scores": {}}
+        u, v = (eval_pair([none], [none], name=name, metrics={}) for name in "uv")
+        judged = eval_pair([RIGHT] * 200, [RIGHT] * 200)
+
+        for why in (
+            measure("evals.score_drop", matched(u, v)).why_undefined,
+            measure("evals.score_drop", matched(judged, u, v)).why_open,
+        ):
+            assert str(why).startswith("task u has no score of any item on either side")
+
     @pytest.mark.parametrize("value", [1.001, -0.001, 7.0])
     @pytest.mark.parametrize("role", ["ref", "cand"])
     def test_score_astray_on_one_side_is_unlike(self, role: str, value: float) -> None:
@@ -213,11 +230,20 @@ class TestScoreDrop:
             "next: score both sides anew by one version of lm-eval"
         )
 
-    def test_rounding_beyond_one_is_one(self) -> None:
-        """A mean of ones in float32 may be 1.0000001."""
-        one = eval_pair([{"scores": {"acc": 1.0000001}}] * 4, [RIGHT] * 4)
+    @pytest.mark.parametrize(("rounded", "whole"), [(1.0000001, RIGHT), (-1e-7, WRONG)])
+    def test_rounding_beyond_0_and_1_is_cut(self, rounded: float, whole: dict[str, Any]) -> None:
+        """A mean of ones in float32 may be 1.0000001, a difference of equal ones -1e-7."""
+        one = eval_pair([{"scores": {"acc": rounded}}] * 4, [whole] * 4)
 
         assert measure("evals.score_drop", matched(one)).value == 0.0
+
+    def test_the_first_of_two_scores_astray_is_named(self) -> None:
+        odd = [RIGHT, {"scores": {"acc": 7.0}}, RIGHT, {"scores": {"acc": 8.0}}]
+        found = measure("evals.score_drop", matched(eval_pair([RIGHT] * 4, odd)))
+
+        assert "cand holds 2 of 4 scores outside [0, 1] in t, e.g. doc 1: acc 7, where" in str(
+            found.why_undefined
+        )
 
     def test_score_without_a_number_on_either_side(self) -> None:
         """'N/A' throughout is no PASS."""
@@ -228,6 +254,20 @@ class TestScoreDrop:
         assert found.why_undefined == (
             "neither side has a number for any of 3 items of t, metric acc ('N/A' or missing); "
             "next: score it, or leave it out on both sides"
+        )
+
+    def test_a_cand_without_any_number_has_lost_all(self) -> None:
+        """Ref is right on 3 of 4: 75 points, as if cand had answered nothing."""
+        bare: dict[str, Any] = {"scores": {"acc": math.nan}}
+        found = measure("evals.score_drop", matched(eval_pair([RIGHT] * 3 + [WRONG], [bare] * 4)))
+
+        assert (found.value, found.breakdown["t: cand"]) == (75.0, 0.0)
+
+    def test_a_ref_without_any_number_is_named_alone(self) -> None:
+        found = measure("evals.score_drop", matched(eval_pair([{"scores": {}}] * 3, [RIGHT] * 3)))
+
+        assert found.why_undefined == (
+            "ref has no number for 3 of 3 items of t, e.g. doc 0 ('N/A' or missing)"
         )
 
     def test_metric_on_another_scale_is_told_as_not_tested(self) -> None:
@@ -244,6 +284,27 @@ class TestScoreDrop:
             "metric c of t: scores are on another scale than [0, 1] (ref -1 to -1, cand -1 to -1)",
             "1 more metrics on another scale",
         ]
+
+    def test_three_metrics_on_another_scale_are_all(self) -> None:
+        scores = {"a": 2.0, "b": 40.0, "c": -1.0}
+        one = eval_pair(
+            [{"scores": scores}], [{"scores": scores}], metrics=dict.fromkeys(scores, True)
+        )
+        side = EvalSet(model="m", tasks={"t": one.task}, items=one.ref)
+
+        assert [told.split(":")[0] for told in unjudged(side, side)] == [
+            f"metric {name} of t" for name in scores
+        ]
+
+    def test_each_side_is_told_by_its_own_scores(self) -> None:
+        assert unjudged(scored(2.0), scored(7.0)) == [
+            "metric acc of t: scores are on another scale than [0, 1] (ref 2 to 2, cand 7 to 7)"
+        ]
+
+    @pytest.mark.parametrize(("ref", "cand"), [(2.0, 1.0), (1.0, 7.0)])
+    def test_scores_astray_on_one_side_are_not_left_untested(self, ref: float, cand: float) -> None:
+        """The gate refuses them."""
+        assert unjudged(scored(ref), scored(cand)) == []
 
     def test_score_without_a_number_on_ref(self) -> None:
         """Items 1 and 2 of three."""
