@@ -9,7 +9,7 @@ from tests.fakes import make_stream
 from tests.measured import assert_measured, known
 from tests.unit.metrics.spec_made import PROMPT, drafted, fair, pair, plain, side
 from validate.metrics import METRICS
-from validate.metrics._spec_books import STEP_NAMES
+from validate.metrics._spec_books import STEP_NAMES, TOKEN_NAMES
 from validate.metrics._spec_figures import acceptance_figures
 from validate.metrics._spec_read import spec_side
 from validate.metrics.speculative_acceptance_delta import speculative_acceptance_delta
@@ -156,6 +156,17 @@ class TestReading:
 
         assert "its stop token is not there" in (spec_side(pair(made), made).refusal or "")
 
+    def test_the_first_token_that_is_told_otherwise_is_named(self) -> None:
+        """Five tokens 0 as a tensor; their stream holds 1 at three places."""
+        made = side({"sampled": {"p-0": plain([0] * 5)}})
+        held = made.drawn["sampled"]
+        held["p-0"] = held["p-0"].model_copy(update={"token_ids": (0, 1, 1, 0, 1)})
+
+        assert spec_side(pair(made), made).refusal == (
+            "rocm: p-0/spec.sampled.tokens holds 0 at token 1, its stream 1 (3 of 5 tokens "
+            "differ): write both from one array"
+        )
+
 
 class TestNonfinite:
     def test_ids_beyond_the_tokenizer_of_two_temperatures_in_one_kind(self) -> None:
@@ -261,6 +272,16 @@ class TestAcceptanceDelta:
         other["p-1"] = {name: x[:0] for name, x in other["p-1"].items()}
         found = speculative_acceptance_delta(
             pair(side({KIND: own}), side({KIND: other}, label="cuda")), LEVELS
+        )
+
+        assert found.n == 3
+        assert_measured(found.value, 0.1, atol=1e-12, rtol=0)
+
+    def test_a_prompt_that_cand_ended_before_any_step_is_left_out(self) -> None:
+        """A single token of cand: three of four prompts are compared."""
+        own = spec(expected=0.6) | {"p-1": drafted([])}
+        found = speculative_acceptance_delta(
+            pair(side({KIND: own}), side({KIND: spec()}, label="cuda")), LEVELS
         )
 
         assert found.n == 3
@@ -461,6 +482,17 @@ class TestHealth:
 
         assert ("shifted by +1" in (found.pattern or "")) == told
 
+    def test_steps_behind_the_end_of_every_stream_tell_no_shift(self) -> None:
+        """Twenty streams of one token 0, and a step behind each that drafts 1 to 20."""
+        held = {}
+        for at in range(20):
+            x = drafted([1])
+            held[f"p-{at}"] = x | {name: x[name][:1] for name in ("tokens", *TOKEN_NAMES)}
+            held[f"p-{at}"]["drafts"] = np.array([[at + 1]])
+        found = speculative_health(pair(side({KIND: held})), LEVELS)
+
+        assert (found.value, found.n) == (0.0, 20)
+
     def test_steps_of_kinds_add_up_and_small_kinds_are_left_out(self) -> None:
         kinds = {"spec-greedy": spec(accepts=[1] * 19, prompts=1), KIND: spec(prompts=1)}
         found = speculative_health(pair(side(kinds)), LEVELS)
@@ -504,6 +536,12 @@ class TestRemarks:
 
         assert "confidence of spec-greedy" not in pattern
         assert f"confidence of {KIND}" in pattern
+
+    def test_of_twenty_steps_it_is_told(self) -> None:
+        drawn = {"p-0": drafted([1, 0] * 10, confidence=np.full((20, 1), 0.6))}
+        pattern = speculative_health(pair(side({KIND: drawn})), LEVELS).pattern or ""
+
+        assert f"every confidence of {KIND} is 0.6" in pattern
 
     def test_one_that_moves_is_not(self) -> None:
         drawn = spec(confidence=np.full((30, 1), 0.6))

@@ -108,6 +108,20 @@ class TestBesideTheReference:
             "rocm holds 7 sampled streams, none of p-3, which cuda holds; capture the same prompts"
         )
 
+    def test_a_kind_that_cand_left_out_hides_no_other(self):
+        """Ref drew both kinds with drafts; cand has none at T = 0, and of p-1 none at all."""
+        both = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+        own = both | {"p-1": {name: x[:0] for name, x in both["p-1"].items()}}
+        ref = side({"spec-greedy": both, KIND: both}, label="cuda")
+
+        found = speculative_health(pair(side({KIND: own}), ref), LEVELS)
+
+        assert found.undefined_kind == "unlike"
+        assert found.why_undefined == (
+            "rocm holds 1 spec-sampled streams, none of p-1, which cuda holds; capture the same "
+            "prompts"
+        )
+
     def test_a_greedy_stream_has_as_many_tokens_or_ends_alike(self):
         """Nine steps of an accepted draft: 19 tokens; cut to 3 of them it says nothing of the rest."""
         whole = {f"p-{at}": drafted([1] * 9) for at in range(2)}
@@ -128,6 +142,14 @@ class TestBesideTheReference:
         assert found.why_undefined == (
             "p-0 spec-greedy: cand holds 3 tokens, ref 19; capture as many"
         )
+
+    def test_a_greedy_stream_of_as_many_tokens_may_end_otherwise(self):
+        """A near-tie at the last of 41 tokens."""
+        own, other = ({"p-0": drafted([1] * 20)} for _ in range(2))
+        own["p-0"]["tokens"] = np.append(own["p-0"]["tokens"][:-1], 1)
+        ref = side({"spec-greedy": other}, label="cuda")
+
+        assert speculative_health(pair(side({"spec-greedy": own}), ref), LEVELS).value is not None
 
     def test_other_parameters_are_another_law(self):
         cand = side({"sampled": fair(30)}, temperature=0.5)

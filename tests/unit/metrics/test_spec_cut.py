@@ -187,6 +187,17 @@ class TestAudit:
             f"rocm: {cut[0]}/{AUDIT} holds 2 states, other audits of this model 3: states are missing"
         ) in refused(speculative_audit, captured(extra), ref)
 
+    def test_states_are_counted_along_the_second_axis(self):
+        """Ref tells the 5 heads of its 3 states apart; cand holds 2 states."""
+        extra, finer = whole(), whole()
+        for prompt in extra:
+            extra[prompt][AUDIT] = extra[prompt][AUDIT][:, :2]
+            finer[prompt][AUDIT] = np.zeros((STEPS, 3, 5), np.float32)
+
+        assert "holds 2 states, other audits of this model 3: states are missing" in refused(
+            speculative_audit, captured(extra), captured(finer, label="cuda")
+        )
+
 
 class TestColumns:
     @pytest.mark.parametrize("name", [*TOKEN_NAMES, *STEP_NAMES])
@@ -229,6 +240,16 @@ class TestColumns:
             "cuda: p-2 sampled: spec.sampled.p is [29], and spec.sampled.tokens asks for"
         )
 
+    @pytest.mark.parametrize("metric", ALL.values())
+    def test_no_whole_kind_is_judged_in_its_place(self, metric):
+        streams = fair(30, prompts=2)
+        streams["p-1"]["p"] = streams["p-1"]["p"][:-1]
+        whole = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
+
+        assert "rocm: p-1 sampled: spec.sampled.p is [29]" in refused(
+            metric, side({"sampled": streams, KIND: whole})
+        )
+
 
 class TestSteps:
     """Steps accept 1, 0, 1 of 1: anchors 5, 7, 8 of tokens 0 | 1 2 | 3 | 4 5."""
@@ -243,6 +264,14 @@ class TestSteps:
             "rocm: p-0 spec-sampled: its tokens come from verify steps 0 to 2, and 2 steps are "
             "there, counted from 0: steps were cut; write all of them"
         )
+
+    def test_tokens_of_a_step_that_was_cut_are_counted(self):
+        """Tokens 4 and 5 were accepted and drawn in step 2: without it they come from nowhere."""
+        x = drafted([1, 0, 1])
+        columns = {name: x[name][:2] for name in STEP_NAMES}
+        found = speculative_nonfinite(pair(side({KIND: {"p-0": x | columns}})), LEVELS)
+
+        assert found.breakdown[f"cand.{KIND}.outcome"] == 2.0
 
     def test_one_dropped_and_another_told_twice(self):
         assert self.cut([0, 2, 2]) == (

@@ -134,6 +134,16 @@ class TestColumns:
         assert other_parameters(spec_side(both, ref), spec_side(both, cand)) is None
         assert other_parameters(spec_side(both, cand), spec_side(both, ref)) is None
 
+    def test_a_prompt_of_one_side_has_no_other_parameters(self) -> None:
+        """Both drew p-0, one side alone p-1."""
+        some = fair(5, prompts=2)
+        some["p-1"] = {name: x[:0] for name, x in some["p-1"].items()}
+        ref, cand = side({"sampled": fair(5, prompts=2)}, label="cuda"), side({"sampled": some})
+        both = pair(cand, ref)
+
+        assert other_parameters(spec_side(both, ref), spec_side(both, cand)) is None
+        assert other_parameters(spec_side(both, cand), spec_side(both, ref)) is None
+
 
 def test_fifty_tokens_make_a_stratum() -> None:
     """49 tokens drawn one way, 50 another."""
@@ -161,6 +171,22 @@ class TestVerifyRows:
 
         assert not isinstance(found, Reason)
         assert len(found.kl) == 4
+
+    def test_a_prompt_that_emitted_nothing_hides_no_other(self) -> None:
+        """p-0 has no token and no row; p-1 has four."""
+        whole = drafted([1, 0])
+        streams = {"p-0": {name: x[:0] for name, x in whole.items()}, "p-1": whole}
+        extra = {
+            prompt: {
+                f"spec.{KIND}.{name}.logits": np.zeros((rows, 2), np.float32)
+                for name in ("verify", "forced")
+            }
+            for prompt, rows in (("p-0", 0), ("p-1", 4))
+        }
+        found = verify_rows(pair(side({KIND: streams}, extra=extra, model=TWO_IDS)))
+
+        assert not isinstance(found, Reason)
+        assert found.prompt == ("p-1",) * 4
 
     def test_among_two_thousand_none_is_likely(self) -> None:
         """Each id has 1/2000, below 1/1000: no difference counts."""
