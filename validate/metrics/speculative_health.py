@@ -83,7 +83,9 @@ def _ailments(drawn: Drawn, steps: Steps, agreement: dict[int, tuple[float, int]
     own, n = agreement[0]
     for shift in (-1, 1):
         other, count = agreement[shift]
-        error = math.sqrt(max(own * (1 - own), other * (1 - other)) / max(min(n, count), 1))
+        if not min(n, count):  # nothing stands there to agree with
+            continue
+        error = math.sqrt(max(own * (1 - own), other * (1 - other)) / min(n, count))
         if other - own > SIGMAS * error and other > own:
             yield f"drafts agree with the stream shifted by {shift:+d} ({other:.2f} against {own:.2f})"
     leading = np.minimum(np.cumprod(steps.accepts > 0, axis=1).sum(axis=1), steps.limit)

@@ -12,6 +12,7 @@ __all__ = ["speculative_replay"]
 
 NAME = "speculative.replay"
 TENSOR = f"spec.{KIND}.replay"
+UNDRAWN = Reason("no stream was drawn twice")
 
 
 def speculative_replay(pair: Pair, levels: Levels) -> Measurement:
@@ -32,11 +33,11 @@ def speculative_replay(pair: Pair, levels: Levels) -> Measurement:
     if isinstance(side, Reason):
         return without_value(NAME, side, unit="share", n_of="prompts")
     drawn = side.kinds.get(KIND)
+    if drawn is None or not _any(pair):
+        return without_value(NAME, UNDRAWN, unit="share", n_of="prompts")
     n = parted = 0
     worst: Worst | None = None
     for place, prompt in enumerate(pair.prompts):
-        if drawn is None or not _any(pair):
-            continue
         own = drawn.tokens_of(place).token
         if not len(own):
             continue
@@ -56,9 +57,7 @@ def speculative_replay(pair: Pair, levels: Levels) -> Measurement:
                     value=float(unlike[0]),
                 )
     if not n:
-        return without_value(
-            NAME, Reason("no stream was drawn twice"), unit="share", n_of="prompts"
-        )
+        return without_value(NAME, UNDRAWN, unit="share", n_of="prompts")
     return Measurement(
         metric=NAME,
         value=parted / n,

@@ -18,6 +18,7 @@ from validate.metrics._places import Place
 from validate.metrics._positions import where_positions
 from validate.metrics._renorm_tie import untied
 from validate.metrics._routing import NEVER, Flips, Routing, routing
+from validate.metrics._spec_books import TOKEN_NAMES
 from validate.metrics._states import Peak, States, _add_map, _raise
 from validate.metrics._tensors import LayerSums, Scan, _add, _add_lse, _finite, _Step, scan
 from validate.metrics.attention_introduced_ratio import _why_undefined
@@ -215,3 +216,20 @@ def test_single_steps_have_no_token_one_place_on() -> None:
 
     assert found.pattern == "spec-sampled: nothing was accepted in 20 steps"
     assert found.breakdown["spec-sampled.agreement_+1"] == 0.0
+
+
+def test_drafts_with_no_token_in_their_own_place_are_not_shifted() -> None:
+    """Streams that end at the anchor, which the draft equals: in its own place nothing is known."""
+    streams = {}
+    for at in range(20):
+        x = drafted([0])
+        held = {name: x[name][:1] for name in ("tokens", *TOKEN_NAMES)}
+        x["drafts"], held["tokens"] = np.full((1, 1), at), np.full(1, at)
+        x["confidence"] = np.full((1, 1), 0.5 + at / 100)
+        streams[f"p-{at}"] = x | held
+    found = METRICS["speculative.health"](
+        spec_pair(spec_made_side({"spec-sampled": streams})), LEVELS
+    )
+
+    assert found.breakdown["spec-sampled.agreement_-1"] == 1.0
+    assert found.pattern == "spec-sampled: nothing was accepted in 20 steps"
