@@ -274,11 +274,13 @@ def _write(
                         )
             finished += len(group)
             progress(finished, len(prompts), header.target)
+            if scoring is not None:
+                scoring.check()
         seconds = time.perf_counter() - began
         timing = {"capture_seconds": seconds, "speculative_seconds": drawn.seconds}
         found = None
         if scoring is not None:
-            scored = scoring(progress)
+            scored = scoring.wait(progress)
             found, timing["evals_seconds"] = scored.evals, scored.seconds
             runner.trace.branches.update(scored.branches)
         return writer.close(path_proof=proof(), timing=timing, evals=found)

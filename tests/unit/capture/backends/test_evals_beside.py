@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,13 @@ import torch
 
 from validate.capture import open_capture
 from validate.capture.backends import evals_beside, torch_model
-from validate.capture.backends.evals_beside import EvalsAsked
+from validate.capture.backends.evals_beside import EvalsAsked, EvalsMade
+from validate.capture.backends.torch_batch import run_batch
 from validate.capture.eval_plan import EvalPlan
+from validate.capture.processes import Child, start_child
 from validate.errors import CaptureError, InputError
 from validate.schema import CaptureHeader, Manifest, Prompt
+from validate.schema.evals import EvalSet
 
 ROOT = Path(__file__).resolve().parents[4]
 PROMPTS = (Prompt(id="one", token_ids=(256, 65, 66), prompt_length=2),)
@@ -53,10 +57,12 @@ def asked(folder: Path) -> EvalsAsked:
     )
 
 
-def record(folder: Path, name: str, *tasks: str, prompts: Sequence[Prompt] = PROMPTS) -> Manifest:
+def record(
+    folder: Path, name: str, *tasks: str, prompts: Sequence[Prompt] = PROMPTS, **more: str
+) -> Manifest:
     return torch_model.record(
         path="rocm",
-        options={"pad": "tile"},
+        options={"pad": "tile", **more},
         target="rocm:pad=tile",
         prompts=prompts,
         prompt_set="one",
@@ -100,8 +106,12 @@ def test_a_child_that_ends_is_told_and_leaves_no_whole_capture(tmp_path, monkeyp
     use_processors(monkeypatch, 2)
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
 
-    told = r"target 'rocm:pad=tile': the process of its evals ended with exit code 1.*same command"
-    with pytest.raises(CaptureError, match=r"(?s)" + told):
+    told = (
+        r"target 'rocm:pad=tile': the process of its evals ended with exit code 1\n  do next: give it "
+        r"what it lacked \(of SIGKILL mostly memory\) and take the recording up; what was answered is "
+        r"kept$"
+    )
+    with pytest.raises(CaptureError, match=told):
         record(tmp_path, "out", "k3_copy")
     with pytest.raises(CaptureError, match="manifest"):
         open_capture(tmp_path / "out", label="out")
@@ -116,6 +126,125 @@ def test_a_child_that_is_killed_names_the_signal(tmp_path, monkeypatch):
 
     with pytest.raises(CaptureError, match="the process of its evals died of SIGKILL"):
         record(tmp_path, "out", "k3_copy")
+
+
+def test_a_child_that_ended_is_noticed_before_the_next_batch(tmp_path, monkeypatch):
+    def start(*words, **more):
+        child = start_child(*words, **more)
+        child.process.wait()
+        return child
+
+    def run(runner, group):
+        batches.append([prompt.id for prompt in group])
+        return run_batch(runner, group)
+
+    batches: list[list[str]] = []
+    prompts = [PROMPTS[0].model_copy(update={"id": name}) for name in ("one", "two", "three")]
+    use_processors(monkeypatch, 2)
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    monkeypatch.setattr(evals_beside, "start_child", start)
+    monkeypatch.setattr(torch_model, "run_batch", run)
+
+    with pytest.raises(CaptureError, match="the process of its evals ended with exit code 1"):
+        record(tmp_path, "out", "k3_copy", prompts=prompts, batch="1")
+    assert batches == [["one"]]
+
+
+MADE = EvalsMade(EvalSet(model="rocm", tasks={}, items=()), {}, 1.5)
+
+
+@pytest.fixture
+def child(tmp_path, monkeypatch):
+    """Evals beside, and the end of the pipe that they tell on; their process was killed."""
+    ours, theirs = Pipe()
+    process = subprocess.Popen(["/bin/sh", "-c", "kill -9 $$"])
+    monkeypatch.setattr(evals_beside, "start_child", lambda *_, **__: Child(process, ours))
+    with theirs, evals_beside._Child(asked(tmp_path)) as made:
+        theirs.recv()
+        yield made, theirs
+
+
+def test_a_look_at_evals_that_run_waits_for_nothing(child):
+    running, pipe = child
+    running.check()
+    pipe.send(("progress", (1, 2, "half")))
+    running.check()
+    pipe.send(("progress", (2, 2, "all")))
+    pipe.send(("made", MADE))
+    told = []
+
+    assert running.wait(lambda *words: told.append(words)) == MADE
+    assert told == [(2, 2, "all")]
+
+
+def test_evals_that_were_seen_made_are_kept_though_the_process_has_ended(child):
+    running, pipe = child
+    pipe.send(("made", MADE))
+    pipe.close()
+    running.check()
+    running.check()
+
+    assert running.wait(lambda *_: None) == MADE
+
+
+def test_what_stopped_the_evals_is_raised_at_the_next_look(child):
+    running, pipe = child
+    pipe.send(("failed", InputError("no such task")))
+
+    with pytest.raises(InputError, match=r"^no such task$"):
+        running.check()
+
+
+def test_a_process_killed_within_a_message_is_told(child):
+    running, pipe = child
+    os.write(pipe.fileno(), b"\x00\x00\x10\x00half")
+    pipe.close()
+
+    with pytest.raises(CaptureError, match=r"^target 'cuda': .* evals died of SIGKILL\n"):
+        running.check()
+
+
+SHADOWED = """
+import os, sys, tempfile
+root, os.environ["PYTHONPATH"] = sys.argv[1], os.pathsep
+sys.path.insert(0, root)
+import validate
+sys.path.remove(root)
+from validate.capture.backends.evals_beside import _START
+from validate.capture.processes import ROOT, start_child
+from validate.cli.recording import own_modules
+assert str(ROOT) == root
+with own_modules(), tempfile.TemporaryFile() as said:
+    child = start_child("-c", _START, str(os.getpid()), said=said)
+    child.pipe.close()  # it has all it imports by then, and nothing to do
+    code = child.process.wait()
+    said.seek(0)
+    sys.exit(f"{code} {said.read().decode()}")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["elsewhere", "beside the package"])
+def test_no_module_of_the_working_directory_is_run(tmp_path, place):
+    """Started as the command line does, from any folder or from the one that holds the package."""
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "validate").symlink_to(ROOT / "validate")
+    here = root if place == "beside the package" else tmp_path
+    for name in ("torch", "signal", "tempfile", "numpy"):
+        (here / f"{name}.py").write_text(f"raise SystemExit('ran {name} of this folder')")
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+
+    told = subprocess.run(
+        [sys.executable, "-P", "-c", SHADOWED, str(root)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=here,
+        env=environment,
+    )
+
+    assert told.stderr.strip() == "0"
 
 
 def test_a_bug_in_the_child_is_told_with_its_place(tmp_path, monkeypatch):
