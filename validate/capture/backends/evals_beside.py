@@ -54,6 +54,8 @@ class EvalsAsked:
     plan: EvalPlan
     header: CaptureHeader
     resume: bool
+    recording: str
+    """Id of the recording, which an interruption does not change; known once its folder is open."""
     beside: bool
     """In a process of their own, as ``room_beside`` allows; else in this one, when asked for."""
 
@@ -120,7 +122,14 @@ def _here(asked: EvalsAsked, runner: Runner, progress: Progress) -> EvalsMade:
     from validate.capture.backends.lm_eval_target import run_evals  # lm-eval is an extra
 
     began = time.perf_counter()
-    found = run_evals(runner, asked.plan, asked.header, resume=asked.resume, progress=progress)
+    found = run_evals(
+        runner,
+        asked.plan,
+        asked.header,
+        resume=asked.resume,
+        recording=asked.recording,
+        progress=progress,
+    )
     return EvalsMade(found, {}, time.perf_counter() - began)
 
 

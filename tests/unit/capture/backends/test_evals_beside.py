@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.captures import files_of
 from validate.capture import open_capture
 from validate.capture.backends import evals_beside, torch_model
 from validate.capture.backends.evals_beside import EvalsAsked, EvalsMade
+from validate.capture.backends.lm_eval_model import CaptureLM
 from validate.capture.backends.torch_batch import run_batch
 from validate.capture.eval_plan import EvalPlan
 from validate.capture.processes import Child, start_child
@@ -53,13 +55,20 @@ def asked(folder: Path) -> EvalsAsked:
         plan=plan_of(folder, "killed", ("k3_sort",), limit=500),
         header=header,
         resume=False,
+        recording="",
         beside=True,
     )
 
 
 def record(
-    folder: Path, name: str, *tasks: str, prompts: Sequence[Prompt] = PROMPTS, **more: str
+    folder: Path,
+    name: str,
+    *tasks: str,
+    prompts: Sequence[Prompt] = PROMPTS,
+    resume: bool = False,
+    **more: str,
 ) -> Manifest:
+    """Evals of the tasks that are named; none: no evals."""
     return torch_model.record(
         path="rocm",
         options={"pad": "tile", **more},
@@ -68,7 +77,8 @@ def record(
         prompt_set="one",
         out=folder / name,
         device="cpu",
-        evals=plan_of(folder, name, tasks),
+        evals=plan_of(folder, name, tasks) if tasks else None,
+        resume=resume,
     )
 
 
@@ -93,6 +103,64 @@ def test_answers_items_and_branches_are_those_of_this_process(tmp_path, monkeypa
 
     assert made["here"] == made["beside"]
     assert len(made["here"][0]) == 9
+
+
+@pytest.fixture
+def one_thread():
+    """As two processes of two threads have, so that either way has one header."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 2])
+def test_evals_that_are_taken_up_have_the_bytes_of_those_never_interrupted(
+    tmp_path, monkeypatch, one_thread, count
+):
+    """Interrupted between the batch of log-likelihoods and that of texts; taken up here and beside."""
+    use_processors(monkeypatch, 1)
+    tasks = ("k3_copy", "k3_add3")
+    whole = record(tmp_path, "whole", *tasks)
+    with monkeypatch.context() as stopped:
+        stopped.setattr(CaptureLM, "_generate", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            record(tmp_path, "out", *tasks)
+    use_processors(monkeypatch, count)
+
+    taken_up = record(tmp_path, "out", *tasks, resume=True)
+
+    found, expected = (files_of(tmp_path / name) for name in ("out", "whole"))
+    assert found.keys() == expected.keys()
+    for name in found.keys() - {"manifest.json", "timing.json"}:
+        assert found[name] == expected[name], name
+    assert taken_up.path_proof == whole.path_proof
+    assert b'"requests":{"asked":6,"sent":6,"cached":0,' in found["evals.jsonl"]
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_tasks_that_are_left_out_are_told_and_not_the_threads(tmp_path, monkeypatch):
+    use_processors(monkeypatch, 2)
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        with pytest.raises(CaptureError, match="the process of its evals ended"):
+            record(tmp_path, "out", "k3_copy")
+        with pytest.raises(CaptureError) as caught:
+            record(tmp_path, "out", resume=True)
+    finally:
+        torch.set_num_threads(before)
+
+    assert str(caught.value) == (
+        f"rocm:pad=tile: {tmp_path}/out: cannot be resumed: it was begun with lm-eval tasks, and none "
+        "are given now\n  do next: validate capture --resume --target rocm:pad=tile --out "
+        f"{tmp_path}/out --prompts FILE --tasks FOLDER"
+    )
 
 
 def test_an_unknown_task_is_an_input_error_there_too(tmp_path, monkeypatch):
