@@ -174,8 +174,8 @@ class _Child:
             ended = how_it_ended(self._process.wait(), self._said)
             msg = (
                 f"target '{self._asked.header.target}': the process of its evals {ended}\n"
-                "  do next: give it what it lacked (of SIGKILL mostly memory) and take the recording "
-                "up; what was answered is kept"
+                "  do next: remove what ended it (of SIGKILL mostly too little memory), then take the "
+                "recording up; what was answered is kept"
             )
             raise CaptureError(msg) from error
         if kind == "failed":

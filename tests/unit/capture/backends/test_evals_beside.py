@@ -175,9 +175,9 @@ def test_a_child_that_ends_is_told_and_leaves_no_whole_capture(tmp_path, monkeyp
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
 
     told = (
-        r"target 'rocm:pad=tile': the process of its evals ended with exit code 1\n  do next: give it "
-        r"what it lacked \(of SIGKILL mostly memory\) and take the recording up; what was answered is "
-        r"kept$"
+        r"^target 'rocm:pad=tile': the process of its evals ended with exit code 1\n  do next: remove "
+        r"what ended it \(of SIGKILL mostly too little memory\), then take the recording up; what was "
+        r"answered is kept$"
     )
     with pytest.raises(CaptureError, match=told):
         record(tmp_path, "out", "k3_copy")
