@@ -17,12 +17,19 @@ from validate.capture.files import PinnedFile, check_relative, pin, read_whole, 
 from validate.capture.format import JSON_CAP, MANIFEST, MANIFEST_CAP, check_entry
 from validate.capture.journal import read_journal
 from validate.capture.jsontext import parse, parse_record
-from validate.capture.messages import Fault, blame, capture_error, resume_command, some
+from validate.capture.messages import (
+    Fault,
+    blame,
+    capture_error,
+    known_command,
+    resume_command,
+    some,
+)
 from validate.capture.records import check_drawn, read_prompts, read_streams, read_timing
 from validate.capture.shard import check_shard
 from validate.schema import SCHEMA_VERSION, ArtifactFile, Manifest, Prompt, Stream, TensorEntry
 
-__all__ = ["Contents", "Place", "admit", "check_file", "read_manifest"]
+__all__ = ["Contents", "Place", "admit", "check_file", "read_manifest", "renew_command"]
 
 KNOWN_VERSIONS = (SCHEMA_VERSION,)
 _JSON: tuple[Literal["prompts"], Literal["streams"], Literal["timing"]] = (
@@ -69,7 +76,7 @@ def admit(path: Path, *, label: str, verify: bool) -> Contents:
     with blame(label, path / MANIFEST, do_next=renew):
         manifest, digest = read_manifest(path)
         _check_artifacts(manifest)
-    again = resume_command(path, manifest.target)
+    again = renew_command(path, manifest)
     files: dict[str, PinnedFile] = {}
     for artifact in manifest.artifacts:
         with blame(label, path / artifact.path, do_next=again):
@@ -93,6 +100,12 @@ def admit(path: Path, *, label: str, verify: bool) -> Contents:
     return Contents(manifest, digest, prompts, streams, timing, places, head, named)
 
 
+def renew_command(path: Path, manifest: Manifest) -> str:
+    """The command that renews a whole capture, as far as its manifest tells."""
+    evals = any(artifact.artifact == "evals" for artifact in manifest.artifacts)
+    return resume_command(path, manifest.target, known_command(manifest.prompt_set, evals=evals))
+
+
 def _require_manifest(path: Path, label: str) -> None:
     """Tell apart no folder, an empty one and an unfinished capture."""
     again = resume_command(path)
@@ -106,7 +119,7 @@ def _require_manifest(path: Path, label: str) -> None:
         if found is not None:
             start, groups = found
             stored = sum(len(group.prompts) for group in groups)
-            again = resume_command(path, start.header.target)
+            again = start.resume_command(path)
             what = f"the capture is unfinished: {stored} prompts are stored, {MANIFEST} is missing"
         elif any(path.iterdir()):
             what = f"is no capture: {MANIFEST} is missing"
@@ -187,7 +200,7 @@ def check_file(root: Path, artifact: ArtifactFile, *, verify: bool) -> PinnedFil
 def _token_data(
     path: Path, manifest: Manifest, files: Mapping[str, PinnedFile], *, label: str
 ) -> tuple[dict[str, Prompt], dict[str, dict[str, Stream]], dict[str, float]]:
-    again = resume_command(path, manifest.target)
+    again = renew_command(path, manifest)
     by_kind: dict[str, str] = {artifact.artifact: artifact.path for artifact in manifest.artifacts}
     has_evals = "evals" in by_kind
 

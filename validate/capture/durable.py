@@ -11,7 +11,15 @@ from typing import NamedTuple
 from validate.capture.messages import capture_error, cause
 from validate.errors import CaptureError
 
-__all__ = ["Written", "append_line", "remove", "sync_folder", "write_error", "write_whole"]
+__all__ = [
+    "TEMPORARY",
+    "Written",
+    "append_line",
+    "remove",
+    "sync_folder",
+    "write_error",
+    "write_whole",
+]
 
 TEMPORARY = ".partial"
 """Ending of a file that is being written."""

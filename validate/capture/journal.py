@@ -19,7 +19,7 @@ from validate.capture.durable import append_line, remove, write_error, write_who
 from validate.capture.files import pin, read_whole
 from validate.capture.format import JOURNAL, JSON_CAP
 from validate.capture.jsontext import compact, parse, parse_record
-from validate.capture.messages import Fault, resume_command
+from validate.capture.messages import Fault, known_command, resume_command
 from validate.schema import ArtifactFile, CaptureHeader, PathProof, Prompt, Stream
 
 __all__ = ["Group", "Journal", "Start", "read_journal"]
@@ -35,6 +35,20 @@ class Start(_Record):
     header: CaptureHeader
     shard_bytes: Annotated[int, Field(ge=1)]
     shard_prompts: Annotated[int, Field(ge=1)]
+    recording: str = ""
+    """Id that each interruption leaves as it is."""
+    command: tuple[str, ...] | None = None
+    """What ``resume_command`` takes."""
+    evals: bool | None = None
+    """Whether evals are to follow; None: nobody said."""
+
+    def resume_command(self, path: Path) -> str:
+        """The command that takes up what is in ``path``, as far as it is known."""
+        header = self.header
+        command = self.command
+        if command is None:
+            command = known_command(header.prompt_set, evals=bool(self.evals))
+        return resume_command(path, header.target, command)
 
 
 class Group(_Record):
@@ -100,7 +114,7 @@ class Journal:
         self.groups = list(groups)
         self._root = root
         self._label = start.header.target
-        self._next = resume_command(root, self._label)
+        self._next = start.resume_command(root)
         lines = [_encode(record) for record in (start, *groups)]
         write_whole(root / JOURNAL, lines, label=self._label, do_next=self._next)
         self._handle = os.open(root / JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

@@ -2,7 +2,7 @@
 
 import errno
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,8 +10,19 @@ from pydantic import ValidationError
 
 from validate.errors import CaptureError
 
-__all__ = ["Fault", "blame", "capture_error", "cause", "resume_command", "some", "validation_fault"]
+__all__ = [
+    "Fault",
+    "blame",
+    "capture_error",
+    "cause",
+    "known_command",
+    "resume_command",
+    "some",
+    "validation_fault",
+]
 
+DEFAULT_PROMPTS, NO_PROMPTS = "default", "none"
+"""Names of the prompt set that is taken where none is named, and of that of evals alone."""
 SHOWN = 5
 """How many of a list a message shows."""
 
@@ -61,10 +72,28 @@ def cause(err: OSError) -> str:
     return f"{err.strerror or err} ({name})"
 
 
-def resume_command(path: Path, target: str = "NAME") -> str:
-    """The command that completes or renews the capture in ``path``."""
-    name = shlex.quote(target) if target.isprintable() else "NAME"
-    return f"validate capture --resume --target {name} --out {shlex.quote(str(path))}"
+def resume_command(path: Path, target: str = "NAME", command: Sequence[str] | None = None) -> str:
+    """The command that completes or renews the capture in ``path``.
+
+    Args:
+        path: The folder.
+        target: What is captured.
+        command: Subcommand, and its options beside these; none: whatever command made the
+            capture takes it up unasked. None: not known.
+    """
+    if command is not None and not command:
+        return "run the same command again"
+    verb, *options = ("capture",) if command is None else command
+    name, *rest = (word if word.isprintable() else "NAME" for word in (target, *options))
+    return shlex.join(["validate", verb, "--resume", "--target", name, "--out", str(path), *rest])
+
+
+def known_command(prompt_set: str, *, evals: bool) -> tuple[str, ...]:
+    """``command`` of ``resume_command``, with FILE and FOLDER for what no capture tells."""
+    if prompt_set == NO_PROMPTS:
+        return ("eval", "--tasks", "FOLDER")
+    prompts = () if prompt_set == DEFAULT_PROMPTS else ("--prompts", "FILE")
+    return ("capture", *prompts, *(("--tasks", "FOLDER") if evals else ()))
 
 
 def some(names: Mapping[str, object] | list[str] | set[str]) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validate.capture.admit import Contents, Place, admit
+from validate.capture.admit import Contents, Place, admit, renew_command
 from validate.capture.evals import read_evals
 from validate.capture.files import copy_range
 from validate.capture.format import DTYPES, EVALS
-from validate.capture.messages import blame, capture_error, resume_command, some
+from validate.capture.messages import blame, capture_error, some
 from validate.capture.recent import Recent
 from validate.errors import CaptureError, InputError
 from validate.schema import Manifest, Prompt, Stream
@@ -134,7 +134,7 @@ class CaptureReader:
             self.path,
             f"{what}{hint}",
             facts={noun: f"{len(known)}: {some(known)}"},
-            do_next=resume_command(self.path, self.manifest.target),
+            do_next=renew_command(self.path, self.manifest),
         )
 
 
@@ -154,7 +154,7 @@ def _evals(path: Path, found: Contents, label: str) -> EvalSet | None:
             return None
         return _rows(place, shape=place.entry.shape, offset=place.offset)
 
-    again = resume_command(path, found.manifest.target)
+    again = renew_command(path, found.manifest)
     with blame(label, path / EVALS, do_next=again):
         return read_evals(found.evals, load)
 

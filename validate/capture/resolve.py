@@ -16,6 +16,7 @@ from validate.capture.eval_plan import EvalPlan, plan_evals, tasks_digest
 from validate.capture.format import MANIFEST
 from validate.capture.goldens import VERIFIED_NAME, stale_reason
 from validate.capture.importers import is_lm_eval_folder
+from validate.capture.messages import resume_command
 from validate.capture.project import DEFAULT_WEIGHTS, Project
 from validate.capture.provenance import (
     cpu_flags,
@@ -24,6 +25,7 @@ from validate.capture.provenance import (
     source_state,
     sources_digest,
 )
+from validate.capture.resume import taken_up_by, with_next_step
 from validate.capture.targets import Target
 from validate.errors import CaptureError, InputError
 from validate.schema import Prompt
@@ -124,16 +126,20 @@ def resolve(
         if (out / MANIFEST).is_file() and not fresh:
             return Resolved(path=out, reused=True, label=target.text, target=target)
         resume = _prepare(out, key, fresh=fresh)
-        record_target(
-            target,
-            prompts=prompts,
-            prompt_set=prompt_set,
-            out=out,
-            device=device,
-            resume=resume,
-            evals=None if tasks is None else plan_evals(tasks, out, project=project),
-            progress=progress,
-        )
+        try:
+            record_target(
+                target,
+                prompts=prompts,
+                prompt_set=prompt_set,
+                out=out,
+                device=device,
+                resume=resume,
+                evals=None if tasks is None else plan_evals(tasks, out, project=project),
+                command=(),
+                progress=progress,
+            )
+        except CaptureError as error:
+            raise with_next_step(error, out) from error
     return Resolved(path=out, reused=False, label=target.text, target=target)
 
 
@@ -147,8 +153,11 @@ def record_target(
     resume: bool,
     progress: Progress,
     evals: EvalPlan | None = None,
+    command: Sequence[str] | None = None,
 ) -> None:
     """Run the path of ``target`` over ``prompts`` and write the capture to ``out``.
+
+    ``command`` is the command that takes it up, as ``resume_command`` wants it.
 
     Raises:
         InputError: ``target`` is a stored capture; nothing runs for it here.
@@ -170,6 +179,7 @@ def record_target(
         device=device,
         resume=resume,
         evals=evals,
+        command=command,
         progress=progress,
     )
 
@@ -186,6 +196,7 @@ def record_path(
     resume: bool,
     progress: Progress,
     evals: EvalPlan | None = None,
+    command: Sequence[str] | None = None,
 ) -> None:
     """Run ``path`` of the torch model with ``options``; ``label`` is the manifest's target."""
     progress(0, 0, f"{label}: loading the model")
@@ -201,6 +212,7 @@ def record_path(
         device=device,
         resume=resume,
         evals=evals,
+        command=command,
         progress=progress,
     )
 
@@ -266,13 +278,12 @@ def open_stored(target: Target, project: Project) -> Resolved:
         missing = "no such folder" if not folder.is_dir() else f"no {MANIFEST} in it"
         hides = target.kind == "folder" and target.name in project.targets
         why = f"\n  note   : this folder hides the target named {target.name}" if hides else ""
-        make = (
-            "golden record " if target.kind == "golden" else "capture --resume --target NAME --out "
+        again = (
+            f"validate golden record {target.name}"
+            if target.kind == "golden"
+            else taken_up_by(folder) or resume_command(Path(target.name))
         )
-        msg = (
-            f"'{target.text}': {folder} is no whole capture: {missing}{why}\n"
-            f"  do next: validate {make}{target.name}"
-        )
+        msg = f"'{target.text}': {folder} is no whole capture: {missing}{why}\n  do next: {again}"
         raise CaptureError(msg)
     held = target.kind == "golden" or (folder / VERIFIED_NAME).exists()
     stale = stale_reason(target.name, folder) if held else None

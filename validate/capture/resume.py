@@ -16,7 +16,6 @@ from validate.capture.messages import (
     Fault,
     blame,
     capture_error,
-    resume_command,
     some,
 )
 from validate.capture.reader import CaptureReader, open_capture
@@ -24,7 +23,15 @@ from validate.capture.shard import check_shard
 from validate.errors import CaptureError
 from validate.schema import CaptureHeader, Manifest
 
-__all__ = ["Found", "begin", "header_differences", "lock_folder", "take_up"]
+__all__ = [
+    "Found",
+    "begin",
+    "header_differences",
+    "lock_folder",
+    "take_up",
+    "taken_up_by",
+    "with_next_step",
+]
 
 _OURS = (MANIFEST, PROMPTS, STREAMS, EVALS, TIMING, JOURNAL)
 _SHARD = re.compile(rf"[0-9]{{5,}}\.safetensors({re.escape(TEMPORARY)})?")
@@ -42,7 +49,25 @@ class Found(NamedTuple):
     """The capture, when it is complete."""
 
 
-def lock_folder(path: Path, label: str) -> int:
+def taken_up_by(path: Path) -> str | None:
+    """The command that takes up the unfinished capture in ``path``; None where there is none."""
+    with suppress(Fault, OSError):
+        found = read_journal(path)
+        if found is not None and not os.path.lexists(path / MANIFEST):
+            return found[0].resume_command(path)
+    return None
+
+
+def with_next_step(error: CaptureError, path: Path) -> CaptureError:
+    """The error, with how the capture that it left unfinished is taken up, unless it says so."""
+    again = taken_up_by(path)
+    if again is None or again in str(error):
+        return error
+    note = f"{path} holds what was recorded; to take it up: {again}"
+    return CaptureError(f"{error}\n  note   : {note}")
+
+
+def lock_folder(path: Path, label: str, again: str) -> int:
     """Make the folder and lock it against a second writer; gives the open lock.
 
     Raises:
@@ -59,7 +84,7 @@ def lock_folder(path: Path, label: str) -> int:
             label,
             path,
             "another process is writing this capture",
-            do_next=f"wait for it to end, then {resume_command(path, label)}",
+            do_next=f"wait for it to end, then {again}",
         ) from err
     except OSError:
         pass  # Some network file systems lock no folders; the lock is a courtesy.
@@ -86,7 +111,7 @@ def begin(path: Path, start: Start) -> Found:
             path,
             f"the folder holds {kind} already; nothing was written",
             facts={"it holds": some(there)},
-            do_next=f"name another folder, or {resume_command(path, label)}",
+            do_next=f"name another folder, or {start.resume_command(path)}",
         )
     shards.mkdir(exist_ok=True)
     sync_folder(path)
@@ -120,10 +145,12 @@ def take_up(path: Path, start: Start) -> Found:
     if found is None:
         return begin(path, start)
     stored, groups = found
-    _require_same(path, stored.header, start.header)
-    kept = list(_whole_groups(path, groups, label=label))
+    _require_same(path, stored, start)
+    kept = list(_whole_groups(path, groups, start))
     _sweep(path, {artifact.path for group in kept for artifact in group.shards})
-    return Found(stored, kept, None)
+    now = {"command": start.command, "evals": start.evals}
+    said = {name: value for name, value in now.items() if value is not None}
+    return Found(stored.model_copy(update=said), kept, None)
 
 
 def _take_up_whole(path: Path, start: Start) -> Found:
@@ -132,8 +159,9 @@ def _take_up_whole(path: Path, start: Start) -> Found:
         manifest, _ = read_manifest(path)
     # The stored evidence is what the path proof left of the claim.
     claimed = header_of(manifest).model_copy(update={"evidence": start.header.evidence})
-    _require_same(path, claimed, start.header)
     stored = start.model_copy(update={"header": claimed})
+    has_evals = any(artifact.artifact == "evals" for artifact in manifest.artifacts)
+    _require_same(path, stored.model_copy(update={"command": None, "evals": has_evals}), start)
     try:
         reader = open_capture(path, label=label)
     except CaptureError as err:
@@ -153,8 +181,10 @@ def header_of(manifest: Manifest) -> CaptureHeader:
     return CaptureHeader(**{name: getattr(manifest, name) for name in CaptureHeader.model_fields})
 
 
-def _require_same(path: Path, stored: CaptureHeader, new: CaptureHeader) -> None:
-    differences = header_differences(stored, new)
+def _require_same(path: Path, stored: Start, start: Start) -> None:
+    _require_same_evals(path, stored, start)
+    new = start.header
+    differences = header_differences(stored.header, new)
     if differences:
         what = f"cannot be resumed: {len(differences)} entries of its header differ"
         raise capture_error(
@@ -164,6 +194,20 @@ def _require_same(path: Path, stored: CaptureHeader, new: CaptureHeader) -> None
             facts=dict(differences),
             do_next="name another folder, or capture with what is stored",
         )
+
+
+def _require_same_evals(path: Path, stored: Start, start: Start) -> None:
+    """Said before the header is looked at: evals beside a capture halve its threads."""
+    if None in (stored.evals, start.evals) or stored.evals == start.evals:
+        return
+    # Of one that a comparison began, the same command would be this one.
+    again = stored.model_copy(update={"command": stored.command or None}).resume_command(path)
+    if stored.evals:
+        what, do_next = "it was begun with lm-eval tasks, and none are given now", again
+    else:
+        what = "it was begun without lm-eval tasks, and some are given now"
+        do_next = f"{again}, or name another folder"
+    raise capture_error(start.header.target, path, f"cannot be resumed: {what}", do_next=do_next)
 
 
 def header_differences(stored: CaptureHeader, new: CaptureHeader) -> dict[str, str]:
@@ -191,10 +235,12 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
         yield name, repr(value)
 
 
-def _whole_groups(path: Path, groups: list[Group], *, label: str) -> Iterator[Group]:
+def _whole_groups(path: Path, groups: list[Group], start: Start) -> Iterator[Group]:
+    label = start.header.target
+    again = start.resume_command(path)
     for group in groups:
         for artifact in group.shards:
-            with blame(label, path / artifact.path, do_next=resume_command(path, label)):
+            with blame(label, path / artifact.path, do_next=again):
                 try:
                     check_shard(check_file(path, artifact, verify=True), artifact.tensors)
                 except Fault:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +27,7 @@ from validate.capture.format import (
 from validate.capture.intake import Held, add_proofs, hold
 from validate.capture.journal import Group, Journal, Start
 from validate.capture.jsontext import record_line
-from validate.capture.messages import Fault, blame, resume_command, some
+from validate.capture.messages import Fault, blame, some
 from validate.capture.records import encode_manifest, encode_timing
 from validate.capture.resume import begin, lock_folder, take_up
 from validate.capture.shard import Part, encode_shard, ordered, split_parts
@@ -69,6 +70,9 @@ class CaptureWriter:
         shard_bytes: Tensor bytes that fill a group. A resumed capture keeps
             the number it was begun with, and so it is with ``shard_prompts``.
         shard_prompts: Prompts that fill a group.
+        command: The command that takes it up, as ``resume_command`` wants it; None: not known.
+        evals: Whether ``close`` will be given evals; None: not known. A capture is not resumed
+            without the evals that it was begun with, nor with any that it was begun without.
 
     Raises:
         CaptureError: The folder holds something else, another header or
@@ -83,10 +87,20 @@ class CaptureWriter:
         resume: bool = False,
         shard_bytes: int = SHARD_BYTES,
         shard_prompts: int = SHARD_PROMPTS,
+        command: Sequence[str] | None = None,
+        evals: bool | None = None,
     ) -> None:
         self._root = path
         self._label = header.target
-        self._next = resume_command(path, self._label)
+        start = Start(
+            header=header,
+            shard_bytes=shard_bytes,
+            shard_prompts=shard_prompts,
+            recording=uuid.uuid4().hex,
+            command=None if command is None else tuple(command),
+            evals=evals,
+        )
+        self._next = start.resume_command(path)
         self._pending: list[Held] = []
         self._lock: int | None = None
         self._journal: Journal | None = None
@@ -94,8 +108,7 @@ class CaptureWriter:
         self._evals: EvalSet | None = None
         self._open = True
         with self._writing():
-            self._lock = lock_folder(path, self._label)
-            start = Start(header=header, shard_bytes=shard_bytes, shard_prompts=shard_prompts)
+            self._lock = lock_folder(path, self._label, self._next)
             found = take_up(path, start) if resume else begin(path, start)
             if found.whole is None:
                 self._journal = Journal(path, start=found.start, groups=found.groups)
@@ -116,6 +129,11 @@ class CaptureWriter:
         those that are missing.
         """
         return frozenset(self._done)
+
+    @property
+    def recording(self) -> str:
+        """Id of this recording, the same each time that it is taken up."""
+        return self._start.recording
 
     @property
     def complete(self) -> bool:

@@ -55,6 +55,9 @@ def capture(
             "  do next: name another folder, or --resume to take up an interrupted capture"
         )
         raise InputError(msg)
+    options = (("--prompts", prompts), ("--tasks", tasks), ("--device", device))
+    given = [word for name, value in options if value for word in (name, str(value))]
+    command = ("capture", *given)
     with show_progress() as progress, recording(out):
         record_target(
             wanted,
@@ -64,6 +67,7 @@ def capture(
             device=where,
             resume=resume,
             evals=plan,
+            command=command,
             progress=progress,
         )
     print(out)

@@ -47,6 +47,10 @@ def evaluate(
     plan = plan_evals(tasks, out, project=project, names=task or (), limit=limit)
     check_folder(plan, out, resume=resume)
     name, chosen = read_prompts(None, project) if whole else ("none", ())
+    options = (("--tasks", tasks), *(("--task", name) for name in task or ()))
+    options += (("--limit", limit), ("--device", device))
+    given = [word for name, value in options if value for word in (name, str(value))]
+    command = ("eval", *given, *(("--whole",) if whole else ()))
     with show_progress() as progress, recording(out):
         record_target(
             wanted,
@@ -56,6 +60,7 @@ def evaluate(
             device=where,
             resume=resume,
             evals=plan,
+            command=command,
             progress=progress,
         )
     print(summary(out, plan.results))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from validate.capture.format import MANIFEST
+from validate.capture.resume import with_next_step
 from validate.errors import CaptureError
 
 __all__ = ["own_modules", "recording"]
@@ -40,23 +40,12 @@ def recording(out: Path) -> Iterator[None]:
         with own_modules():
             yield
     except CaptureError as error:
-        msg = f"{error}{_take_up(out)}"
-        raise CaptureError(msg) from error
+        raise with_next_step(error, out) from error
     except OSError as error:
         if error.errno not in _CANNOT_WRITE:
             raise
         msg = (
             f"{error.filename or out}: the recording could not be written: {error.strerror}\n"
-            f"  do next: free space, or name another folder with --out{_take_up(out)}"
+            "  do next: free space, or name another folder with --out"
         )
-        raise CaptureError(msg) from error
-
-
-def _take_up(out: Path) -> str:
-    begun = out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file()
-    return (
-        f"\n  note   : {out} holds what was recorded; the same command with all its options and "
-        "--resume takes it up"
-        if begun
-        else ""
-    )
+        raise with_next_step(CaptureError(msg), out) from error

@@ -1,16 +1,14 @@
 """The process in which a guarded implementation runs: imports it, answers calls over a pipe."""
 
 import contextlib
-import ctypes
 import os
-import signal
 import sys
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 
-__all__ = ["main"]
+from validate.capture.processes import die_with_parent
 
-_PR_SET_PDEATHSIG = 1
+__all__ = ["main"]
 
 
 def main(descriptor: int) -> int:
@@ -22,8 +20,7 @@ def main(descriptor: int) -> int:
     Returns:
         Exit code of the process, 0.
     """
-    with contextlib.suppress(AttributeError, OSError):  # Linux: never outlive the parent
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     sys.path.insert(0, os.getcwd())  # noqa: PTH109  a module in the working directory is importable
     with Connection(descriptor) as pipe, contextlib.suppress(EOFError):
         _serve(pipe)

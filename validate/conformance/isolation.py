@@ -9,15 +9,14 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from validate.capture.processes import child_environment, how_it_ended, start_child
 from validate.conformance.guard import Broke
 from validate.conformance.records import Breach, Settings
 from validate.errors import InputError, ValidateError
@@ -26,8 +25,6 @@ __all__ = ["Isolated", "guarded"]
 
 START_LIMIT = 180.0
 """Seconds a child may take to import torch and the implementation."""
-ROOT = Path(__file__).parents[2]
-_TAIL = 400
 
 
 class Isolated:
@@ -87,23 +84,13 @@ class Isolated:
         Raises:
             InputError: The implementation cannot be imported.
         """
-        ours, theirs = _pipe()
         self._said.seek(0)
         self._said.truncate()
-        environment = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-        environment["PYTHONPATH"] = os.pathsep.join(
-            part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part
+        environment = child_environment()
+        environment.setdefault("OMP_NUM_THREADS", "1")
+        self._process, ours = start_child(
+            "-m", "validate.conformance.child", said=self._said, environment=environment
         )
-        with contextlib.closing(theirs):
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "validate.conformance.child", str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=self._said,
-                stderr=self._said,
-                start_new_session=True,
-                env=environment,
-            )
         self._pipe = ours
         try:
             ours.send(self._job)
@@ -125,12 +112,7 @@ class Isolated:
         process = self._process
         code = None if process is None else process.wait()
         self._stop()
-        self._said.seek(0)
-        words = self._said.read().decode("utf-8", "replace").strip().splitlines()
-        last = f"; it last wrote: {words[-1][:_TAIL]}" if words else ""
-        if code is not None and code < 0:
-            return f"the process died of {signal.Signals(-code).name}{last}"
-        return f"the process ended with exit code {code}{last}"
+        return f"the process {how_it_ended(code, self._said)}"
 
     def _stop(self) -> None:
         if self._pipe is not None:
@@ -141,13 +123,6 @@ class Isolated:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._process = self._pipe = None
-
-
-def _pipe() -> tuple[Connection, Connection]:
-    from multiprocessing import Pipe
-
-    ours, theirs = Pipe(duplex=True)
-    return ours, theirs
 
 
 @contextlib.contextmanager

@@ -7,30 +7,66 @@ import sys
 
 import pytest
 
+from tests.captures import make_header, make_prompt
+from validate.capture import CaptureWriter
 from validate.capture.format import MANIFEST
 from validate.cli import main
 from validate.cli.recording import own_modules, recording
 from validate.errors import CaptureError, InputError
 
+COMMAND = ("eval", "--tasks", "my tasks", "--limit", "3")
 
-def begun(folder, *names):
-    folder.mkdir()
+
+def begun(out, *names):
+    """An unfinished capture, and files beside what it holds."""
+    with CaptureWriter(out, header=make_header([make_prompt(0)]), command=COMMAND):
+        pass
     for name in names:
-        (folder / name).write_text("x")
-    return folder
+        (out / name).write_text("x")
+    return out
 
 
-def test_what_was_begun_is_taken_up_by_the_same_command(tmp_path):
-    out = begun(tmp_path / "out", "shard")
-    told = rf"died\n  note   : {out} holds what was recorded; the same command with all its options"
+def test_what_was_begun_is_taken_up_by_a_command_with_all_its_options(tmp_path):
+    out = begun(tmp_path / "out")
+    again = (
+        f"validate eval --resume --target rocm:pad=tile --out {out} --tasks 'my tasks' --limit 3"
+    )
 
-    with pytest.raises(CaptureError, match=told + " and --resume takes it up"), recording(out):
+    with pytest.raises(CaptureError) as caught, recording(out):
+        raise CaptureError("died")
+    assert str(caught.value) == (
+        f"died\n  note   : {out} holds what was recorded; to take it up: {again}"
+    )
+
+
+def test_a_message_that_names_the_command_is_left_as_it_is(tmp_path):
+    out = begun(tmp_path / "out")
+    error = f"full\n  do next: validate eval --resume --target rocm:pad=tile --out {out} --tasks 'my tasks' --limit 3"
+
+    with pytest.raises(CaptureError) as caught, recording(out):
+        raise CaptureError(error)
+    assert str(caught.value) == error
+
+
+def test_where_all_is_there_nothing_is_added(tmp_path):
+    with pytest.raises(CaptureError, match=r"^died$"), recording(begun(tmp_path / "out", MANIFEST)):
         raise CaptureError("died")
 
 
-@pytest.mark.parametrize("names", [(), ("shard", MANIFEST)])
-def test_where_nothing_or_all_is_there_nothing_is_added(tmp_path, names):
-    with pytest.raises(CaptureError, match=r"^died$"), recording(begun(tmp_path / "out", *names)):
+@pytest.mark.parametrize("names", [(), ("thesis.tex",)])
+def test_where_nothing_was_begun_nothing_is_added(tmp_path, names):
+    for name in names:
+        (tmp_path / name).touch()
+
+    with pytest.raises(CaptureError, match=r"^died$"), recording(tmp_path):
+        raise CaptureError("died")
+
+
+def test_a_damaged_journal_adds_nothing(tmp_path):
+    out = begun(tmp_path / "out")
+    (out / "journal.jsonl").write_text("{}\n")
+
+    with pytest.raises(CaptureError, match=r"^died$"), recording(out):
         raise CaptureError("died")
 
 
@@ -44,7 +80,7 @@ def test_a_file_that_cannot_be_written_is_no_bug(tmp_path, code):
 
 @pytest.mark.parametrize("error", [InputError("no"), OSError(errno.ENOENT, "no"), ValueError("no")])
 def test_other_errors_stay_what_they_are(tmp_path, error):
-    with pytest.raises(type(error)) as caught, recording(begun(tmp_path / "out", "shard")):
+    with pytest.raises(type(error)) as caught, recording(begun(tmp_path / "out")):
         raise error
     assert caught.value is error
 
@@ -78,3 +114,33 @@ def test_tasks_are_checked_before_anything_is_recorded(tmp_path, capsys, monkeyp
     assert code == 2
     assert "holds no lm-eval task (*.yaml)" in capsys.readouterr().err
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["capture"], ("capture",)),
+        (
+            ["capture", "--device", "cpu", "--tasks", "suites/tasks", "--prompts", "p.jsonl"],
+            ("capture", "--prompts", "p.jsonl", "--tasks", "suites/tasks", "--device", "cpu"),
+        ),
+        (["eval", "--tasks", "suites/tasks"], ("eval", "--tasks", "suites/tasks")),
+        (
+            ["eval", "--whole", "--limit", "3", "--task", "k3_copy", "--tasks", "suites/tasks"],
+            ("eval", "--tasks", "suites/tasks", "--task", "k3_copy", "--limit", "3", "--whole"),
+        ),
+    ],
+)
+def test_a_recording_knows_the_command_that_takes_it_up(tmp_path, monkeypatch, words, command):
+    """What stops it here stands for any end; all options but --resume, --target and --out."""
+    calls = []
+
+    def stop(*_, **given):
+        calls.append(given["command"])
+        raise InputError("stopped")
+
+    monkeypatch.setattr("validate.capture.resolve.record_target", stop)
+    monkeypatch.setattr("validate.cli.session.load_prompts", lambda _: ())
+
+    assert main([*words, "--target", "rocm", "--out", str(tmp_path / "out")]) == 2
+    assert calls == [command]

@@ -6,17 +6,12 @@ records needs no main guard; else they follow in this process. What they answer 
 """
 
 import contextlib
-import ctypes
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
@@ -27,19 +22,23 @@ from validate.capture.backends.torch_batch import Runner
 from validate.capture.backends.torch_paths import make_runner
 from validate.capture.devices import processors
 from validate.capture.eval_plan import EvalPlan
+from validate.capture.processes import ROOT, die_with_parent, how_it_ended, start_child
 from validate.capture.project import find_project
 from validate.errors import CaptureError, ValidateError
 from validate.schema import CaptureHeader
 from validate.schema.evals import EvalSet
 
-__all__ = ["EvalsAsked", "EvalsMade", "main", "room_beside", "start_evals"]
+__all__ = ["EvalsAsked", "EvalsMade", "EvalsRunning", "main", "room_beside", "start_evals"]
 
 Progress = Callable[[int, int, str], None]
 
-ROOT = Path(__file__).parents[3]
-_START = f"import sys; from {__name__} import main; sys.exit(main(*map(int, sys.argv[1:])))"
-_PR_SET_PDEATHSIG = 1
-_TAIL = 400
+_START = (
+    f"import sys, validate; root = {str(ROOT)!r}; "
+    "sys.flags.safe_path and root in sys.path and sys.path.append(sys.path.pop(sys.path.index(root))); "
+    f"from {__name__} import main; sys.exit(main(*map(int, sys.argv[1:])))"
+)
+"""The package is found first; all else, where the path is to be safe, not in its folder, for that may
+be the working directory."""
 _EVERY = 2.0
 """Seconds between two reports of the child."""
 
@@ -55,6 +54,8 @@ class EvalsAsked:
     plan: EvalPlan
     header: CaptureHeader
     resume: bool
+    recording: str
+    """Id of the recording, which an interruption does not change; known once its folder is open."""
     beside: bool
     """In a process of their own, as ``room_beside`` allows; else in this one, when asked for."""
 
@@ -66,6 +67,15 @@ class EvalsMade(NamedTuple):
     branches: Mapping[str, int]
     """That ran and are not counted in the runner's trace yet."""
     seconds: float
+
+
+class EvalsRunning(NamedTuple):
+    """Evals that were begun."""
+
+    check: Callable[[], None]
+    """Raise what ended them, if anything did; never waits for them."""
+    wait: Callable[[Progress], EvalsMade]
+    """Wait for them, showing how far they are."""
 
 
 @contextlib.contextmanager
@@ -90,8 +100,8 @@ def room_beside(wanted: bool, *, device: str) -> Iterator[bool]:  # noqa: FBT001
 
 
 @contextlib.contextmanager
-def start_evals(asked: EvalsAsked, runner: Runner) -> Iterator[Callable[[Progress], EvalsMade]]:
-    """Begin evals that run beside the capture; the call that is given waits for them.
+def start_evals(asked: EvalsAsked, runner: Runner) -> Iterator[EvalsRunning]:
+    """Begin evals that run beside the capture.
 
     Args:
         asked: Tasks, and the path that a child runs them on.
@@ -102,17 +112,24 @@ def start_evals(asked: EvalsAsked, runner: Runner) -> Iterator[Callable[[Progres
         CaptureError: The answers on disk are another model's, or the child died.
     """
     if not asked.beside:
-        yield lambda progress: _here(asked, runner, progress)
+        yield EvalsRunning(lambda: None, lambda progress: _here(asked, runner, progress))
         return
     with _Child(asked) as child:
-        yield child.wait
+        yield EvalsRunning(child.check, child.wait)
 
 
 def _here(asked: EvalsAsked, runner: Runner, progress: Progress) -> EvalsMade:
     from validate.capture.backends.lm_eval_target import run_evals  # lm-eval is an extra
 
     began = time.perf_counter()
-    found = run_evals(runner, asked.plan, asked.header, resume=asked.resume, progress=progress)
+    found = run_evals(
+        runner,
+        asked.plan,
+        asked.header,
+        resume=asked.resume,
+        recording=asked.recording,
+        progress=progress,
+    )
     return EvalsMade(found, {}, time.perf_counter() - began)
 
 
@@ -121,22 +138,12 @@ class _Child:
 
     def __init__(self, asked: EvalsAsked) -> None:
         self._asked = asked
+        self._made: EvalsMade | None = None
 
     def __enter__(self) -> "_Child":
         self._said = tempfile.TemporaryFile()
-        self._pipe, theirs = Pipe(duplex=True)
-        path = (str(ROOT), os.environ.get("PYTHONPATH", ""))
-        with contextlib.closing(theirs):
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, str(theirs.fileno()), str(os.getpid())],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=self._said,
-                stderr=self._said,
-                start_new_session=True,  # Ctrl-C is ours to handle
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in path if p)},
-            )
-        with contextlib.suppress(ConnectionError):  # dead already: wait() tells how it died
+        self._process, self._pipe = start_child("-c", _START, str(os.getpid()), said=self._said)
+        with contextlib.suppress(ConnectionError):  # dead already: check() tells how it died
             self._pipe.send((self._asked, torch.get_num_threads()))
         return self
 
@@ -146,47 +153,51 @@ class _Child:
         self._process.wait()
         self._said.close()
 
+    def check(self) -> None:
+        """Take what it has told by now."""
+        while self._made is None and self._pipe.poll():
+            self._take()
+
     def wait(self, progress: Progress) -> EvalsMade:
         """Show what it tells until it is done."""
-        try:
-            while True:
-                kind, told = self._pipe.recv()
-                if kind == "made":
-                    made: EvalsMade = told
-                    return made
-                if kind == "failed":
-                    raise told
+        while self._made is None:
+            told = self._take()
+            if told is not None:
                 progress(*told)
-        except (EOFError, ConnectionError) as error:
+        return self._made
+
+    def _take(self) -> tuple[int, int, str] | None:
+        """Read one message; gives how far it is, where that is what it says."""
+        try:
+            kind, told = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            ended = how_it_ended(self._process.wait(), self._said)
             msg = (
-                f"target '{self._asked.header.target}': {self._died()}\n"
-                "  do next: run the same command again; what was answered is taken up"
+                f"target '{self._asked.header.target}': the process of its evals {ended}\n"
+                "  do next: remove what ended it (of SIGKILL mostly too little memory), then take the "
+                "recording up; what was answered is kept"
             )
             raise CaptureError(msg) from error
-
-    def _died(self) -> str:
-        code = self._process.wait()
-        how = (
-            f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        )
-        self._said.seek(0)
-        words = self._said.read().decode("utf-8", "replace").strip().splitlines()
-        last = f"; it last wrote: {words[-1][:_TAIL]}" if words else ""
-        return f"the process of its evals {how}{last}"
+        if kind == "failed":
+            raise told
+        if kind == "made":
+            self._made = told
+            return None
+        progress: tuple[int, int, str] = told
+        return progress
 
 
-def main(descriptor: int, parent: int) -> int:
+def main(parent: int, descriptor: int) -> int:
     """Run the evals that the pipe asks for.
 
     Args:
-        descriptor: Open file descriptor of the pipe.
         parent: Process that waits for them; without it there is nobody to write for.
+        descriptor: Open file descriptor of the pipe.
 
     Returns:
         Exit code of the process, 0.
     """
-    with contextlib.suppress(AttributeError, OSError):  # Linux: never outlive the parent
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     if os.getppid() != parent:  # it died before the line above
         return 0
     with Connection(descriptor) as pipe, contextlib.suppress(EOFError, ConnectionError):
@@ -200,7 +211,7 @@ def _answer(asked: EvalsAsked, pipe: Connection) -> tuple[str, object]:
     last = 0.0
 
     def tell(done: int, total: int, what: str) -> None:
-        # Seldom, for nobody reads the pipe before the capture is made, and a full one blocks.
+        # Seldom, for the pipe is read between batches of the capture alone, and a full one blocks.
         nonlocal last
         if done >= total or time.monotonic() - last >= _EVERY:
             last = time.monotonic()

@@ -208,14 +208,12 @@ class CaptureLM(TemplateLM):  # type: ignore[misc]  # lm-eval carries no types
         done = 0
         for batch in plan([job.ask for job in jobs]):
             keys = [jobs[row].key for row in batch.rows]
-            if all(self.answers.get(key) is not None for key in keys):
-                self.answers.hits += len(keys)
-            else:
+            if not all(self.answers.get(key) is not None for key in keys):
                 before = dict(self.runner.trace.branches)
                 found = dict(zip(keys, run(batch), strict=True))
                 ran = self.runner.trace.branches
                 self.answers.add(found, {n: c - before.get(n, 0) for n, c in ran.items()})
-                self.answers.sent += len(keys)
+            self.answers.count(keys)
             done += len(keys)
             self.progress(done, len(jobs), "evals: requests")
         return [self.answers.get(job.key) for job in jobs]

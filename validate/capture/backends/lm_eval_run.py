@@ -10,10 +10,11 @@ import datetime as dt
 import difflib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from validate.capture.durable import TEMPORARY, sync_folder, write_whole
 from validate.capture.importers import open_lm_eval
 from validate.errors import InputError
 from validate.schema.evals import SIDECAR, EvalRequests, EvalSet
@@ -69,7 +70,7 @@ def run_tasks(
 
     Raises:
         InputError: No such task, or a task asks for what ``lm`` cannot do.
-        CaptureError: What was written cannot be read back.
+        CaptureError: The files cannot be written, or not be read back.
     """
     names = task_names(tasks, names)
     _quiet()
@@ -81,8 +82,9 @@ def run_tasks(
     config |= getattr(lm, "get_model_info", dict)() | dict(about or {})
     found["date"] = dt.datetime.now(dt.UTC).timestamp()
     found[SIDECAR] = {"bos_expected": bos_expected, "requests": _requests(lm)}
-    _write(found, target, getattr(lm, "notes", {}))
-    return open_lm_eval(target, label=str(config.get("model", type(lm).__name__))).evals
+    label = str(config.get("model", type(lm).__name__))
+    _write(found, target, getattr(lm, "notes", {}), label=label)
+    return open_lm_eval(target, label=label).evals
 
 
 def _quiet() -> None:
@@ -122,22 +124,41 @@ def _requests(lm: Any) -> dict[str, Any] | None:
     ).model_dump(mode="json")
 
 
-def _write(found: Mapping[str, Any], results: Path, notes: Mapping[Any, Any]) -> None:
-    """Write the files as ``lm_eval --log_samples`` does; the results come last."""
+def _write(
+    found: Mapping[str, Any], results: Path, notes: Mapping[Any, Any], *, label: str
+) -> None:
+    """Write the files as ``lm_eval --log_samples`` does, each whole or not at all; results come last.
+
+    Raises:
+        CaptureError: The operating system refused.
+    """
     from lm_eval.utils import handle_non_serializable
 
-    results.mkdir(parents=True, exist_ok=True)
-    for old in (*results.glob("results_*.json"), *results.glob("samples_*.jsonl")):
-        old.unlink()
+    def write(name: str, chunks: Iterable[bytes]) -> None:
+        write_whole(results / name, chunks, label=label, do_next="run the tasks again")
+
+    def lines(task: str, samples: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
+        for sample in samples:
+            line = _line(sample, notes.get((task, sample["doc_id"])))
+            yield json.dumps(line, default=handle_non_serializable).encode() + b"\n"
+
+    _clear(results)
     stamp = dt.datetime.now(dt.UTC).replace(tzinfo=None).isoformat().replace(":", "-")
     rest = dict(found)
     for task, samples in rest.pop("samples").items():
-        with (results / f"samples_{task}_{stamp}.jsonl").open("w", encoding="utf-8") as stream:
-            for sample in samples:
-                line = _line(sample, notes.get((task, sample["doc_id"])))
-                stream.write(json.dumps(line, default=handle_non_serializable) + "\n")
+        write(f"samples_{task}_{stamp}.jsonl", lines(task, samples))
     text = json.dumps(rest, indent=1, default=handle_non_serializable)
-    (results / f"results_{stamp}.json").write_text(text + "\n", "utf-8")
+    write(f"results_{stamp}.json", (text.encode(), b"\n"))
+
+
+def _clear(results: Path) -> None:
+    """Remove the files of an earlier run, and what one that was stopped had begun to write."""
+    results.mkdir(parents=True, exist_ok=True)
+    for kind in ("results_*.json", "samples_*.jsonl"):  # samples without results count for nothing
+        for ending in ("", TEMPORARY):
+            for old in results.glob(kind + ending):
+                old.unlink()
+        sync_folder(results)
 
 
 def _line(sample: Mapping[str, Any], notes: Sequence[Any] | None) -> dict[str, Any]:

@@ -38,6 +38,7 @@ def run_evals(
     header: CaptureHeader,
     *,
     resume: bool,
+    recording: str,
     progress: Callable[[int, int, str], None],
 ) -> EvalSet:
     """Run the plan's tasks; branches that ran are counted in the runner's trace.
@@ -47,13 +48,14 @@ def run_evals(
         plan: The tasks.
         header: Of the capture; keys the answers.
         resume: Take up the answers of an interrupted run of the same model.
+        recording: Id of the recording that they are for.
         progress: Told of every batch of requests.
 
     Raises:
         InputError: A task is unknown or asks for what the model cannot do.
         CaptureError: The answers on disk are another model's.
     """
-    answers = Answers(plan.cache, model=model_digest(header), resume=resume)
+    answers = Answers(plan.cache, model=model_digest(header), resume=resume, recording=recording)
     runner.trace.wants = lambda _: False
     lm = CaptureLM(runner, answers, name=header.target, progress=progress)
     evals = run_tasks(

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -130,6 +131,7 @@ def record(
     device: str,
     resume: bool = False,
     evals: EvalPlan | None = None,
+    command: Sequence[str] | None = None,
     progress: Callable[[int, int, str], None] = _quiet,
 ) -> Manifest:
     """Run ``path`` over ``prompts`` and write the capture.
@@ -144,6 +146,7 @@ def record(
         device: ``cpu``, ``cuda`` or ``rocm``.
         resume: Take up an interrupted recording.
         evals: Downstream evals to run as well; with them the prompt set may be empty.
+        command: The command that takes it up, as ``resume_command`` wants it; None: not known.
         progress: Told (prompts done, prompts in all, one line).
 
     Returns:
@@ -206,6 +209,7 @@ def record(
                 plan=evals,
                 header=header,
                 resume=resume,
+                recording="",
                 beside=beside,
             )
         return _write(
@@ -218,6 +222,7 @@ def record(
             speculation=None if chosen is None else chosen.run,
             evals=asked,
             resume=resume,
+            command=command,
             progress=progress,
         )
 
@@ -244,6 +249,7 @@ def _write(
     speculation: Speculation | None,
     evals: EvalsAsked | None,
     resume: bool,
+    command: Sequence[str] | None,
     progress: Callable[[int, int, str], None],
 ) -> Manifest:
     def proof() -> PathProof:
@@ -251,13 +257,17 @@ def _write(
 
     began, finished = time.perf_counter(), 0
     with (
-        CaptureWriter(out, header=header, resume=resume) as writer,
+        CaptureWriter(
+            out, header=header, resume=resume, command=command, evals=evals is not None
+        ) as writer,
         contextlib.ExitStack() as stack,
     ):
         stored = writer.done
         scoring = None
         if evals is not None and not writer.complete:
-            scoring = stack.enter_context(start_evals(evals, runner))
+            scoring = stack.enter_context(
+                start_evals(replace(evals, recording=writer.recording), runner)
+            )
         drawn = Drawn(speculation, prompts, batch=batch, stored=stored)
         for group in _batches(prompts, batch):
             if not {p.id for p in group} <= stored:
@@ -274,11 +284,13 @@ def _write(
                         )
             finished += len(group)
             progress(finished, len(prompts), header.target)
+            if scoring is not None:
+                scoring.check()
         seconds = time.perf_counter() - began
         timing = {"capture_seconds": seconds, "speculative_seconds": drawn.seconds}
         found = None
         if scoring is not None:
-            scored = scoring(progress)
+            scored = scoring.wait(progress)
             found, timing["evals_seconds"] = scored.evals, scored.seconds
             runner.trace.branches.update(scored.branches)
         return writer.close(path_proof=proof(), timing=timing, evals=found)

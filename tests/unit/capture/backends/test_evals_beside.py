@@ -7,17 +7,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.captures import files_of
 from validate.capture import open_capture
 from validate.capture.backends import evals_beside, torch_model
-from validate.capture.backends.evals_beside import EvalsAsked
+from validate.capture.backends.evals_beside import EvalsAsked, EvalsMade
+from validate.capture.backends.lm_eval_model import CaptureLM
+from validate.capture.backends.torch_batch import run_batch
 from validate.capture.eval_plan import EvalPlan
+from validate.capture.processes import Child, start_child
 from validate.errors import CaptureError, InputError
 from validate.schema import CaptureHeader, Manifest, Prompt
+from validate.schema.evals import EvalSet
 
 ROOT = Path(__file__).resolve().parents[4]
 PROMPTS = (Prompt(id="one", token_ids=(256, 65, 66), prompt_length=2),)
@@ -49,20 +55,30 @@ def asked(folder: Path) -> EvalsAsked:
         plan=plan_of(folder, "killed", ("k3_sort",), limit=500),
         header=header,
         resume=False,
+        recording="",
         beside=True,
     )
 
 
-def record(folder: Path, name: str, *tasks: str, prompts: Sequence[Prompt] = PROMPTS) -> Manifest:
+def record(
+    folder: Path,
+    name: str,
+    *tasks: str,
+    prompts: Sequence[Prompt] = PROMPTS,
+    resume: bool = False,
+    **more: str,
+) -> Manifest:
+    """Evals of the tasks that are named; none: no evals."""
     return torch_model.record(
         path="rocm",
-        options={"pad": "tile"},
+        options={"pad": "tile", **more},
         target="rocm:pad=tile",
         prompts=prompts,
         prompt_set="one",
         out=folder / name,
         device="cpu",
-        evals=plan_of(folder, name, tasks),
+        evals=plan_of(folder, name, tasks) if tasks else None,
+        resume=resume,
     )
 
 
@@ -89,6 +105,64 @@ def test_answers_items_and_branches_are_those_of_this_process(tmp_path, monkeypa
     assert len(made["here"][0]) == 9
 
 
+@pytest.fixture
+def one_thread():
+    """As two processes of two threads have, so that either way has one header."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 2])
+def test_evals_that_are_taken_up_have_the_bytes_of_those_never_interrupted(
+    tmp_path, monkeypatch, one_thread, count
+):
+    """Interrupted between the batch of log-likelihoods and that of texts; taken up here and beside."""
+    use_processors(monkeypatch, 1)
+    tasks = ("k3_copy", "k3_add3")
+    whole = record(tmp_path, "whole", *tasks)
+    with monkeypatch.context() as stopped:
+        stopped.setattr(CaptureLM, "_generate", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            record(tmp_path, "out", *tasks)
+    use_processors(monkeypatch, count)
+
+    taken_up = record(tmp_path, "out", *tasks, resume=True)
+
+    found, expected = (files_of(tmp_path / name) for name in ("out", "whole"))
+    assert found.keys() == expected.keys()
+    for name in found.keys() - {"manifest.json", "timing.json"}:
+        assert found[name] == expected[name], name
+    assert taken_up.path_proof == whole.path_proof
+    assert b'"requests":{"asked":6,"sent":6,"cached":0,' in found["evals.jsonl"]
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_tasks_that_are_left_out_are_told_and_not_the_threads(tmp_path, monkeypatch):
+    use_processors(monkeypatch, 2)
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        with pytest.raises(CaptureError, match="the process of its evals ended"):
+            record(tmp_path, "out", "k3_copy")
+        with pytest.raises(CaptureError) as caught:
+            record(tmp_path, "out", resume=True)
+    finally:
+        torch.set_num_threads(before)
+
+    assert str(caught.value) == (
+        f"rocm:pad=tile: {tmp_path}/out: cannot be resumed: it was begun with lm-eval tasks, and none "
+        "are given now\n  do next: validate capture --resume --target rocm:pad=tile --out "
+        f"{tmp_path}/out --prompts FILE --tasks FOLDER"
+    )
+
+
 def test_an_unknown_task_is_an_input_error_there_too(tmp_path, monkeypatch):
     use_processors(monkeypatch, 2)
 
@@ -100,8 +174,12 @@ def test_a_child_that_ends_is_told_and_leaves_no_whole_capture(tmp_path, monkeyp
     use_processors(monkeypatch, 2)
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
 
-    told = r"target 'rocm:pad=tile': the process of its evals ended with exit code 1.*same command"
-    with pytest.raises(CaptureError, match=r"(?s)" + told):
+    told = (
+        r"^target 'rocm:pad=tile': the process of its evals ended with exit code 1\n  do next: remove "
+        r"what ended it \(of SIGKILL mostly too little memory\), then take the recording up; what was "
+        r"answered is kept$"
+    )
+    with pytest.raises(CaptureError, match=told):
         record(tmp_path, "out", "k3_copy")
     with pytest.raises(CaptureError, match="manifest"):
         open_capture(tmp_path / "out", label="out")
@@ -116,6 +194,125 @@ def test_a_child_that_is_killed_names_the_signal(tmp_path, monkeypatch):
 
     with pytest.raises(CaptureError, match="the process of its evals died of SIGKILL"):
         record(tmp_path, "out", "k3_copy")
+
+
+def test_a_child_that_ended_is_noticed_before_the_next_batch(tmp_path, monkeypatch):
+    def start(*words, **more):
+        child = start_child(*words, **more)
+        child.process.wait()
+        return child
+
+    def run(runner, group):
+        batches.append([prompt.id for prompt in group])
+        return run_batch(runner, group)
+
+    batches: list[list[str]] = []
+    prompts = [PROMPTS[0].model_copy(update={"id": name}) for name in ("one", "two", "three")]
+    use_processors(monkeypatch, 2)
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    monkeypatch.setattr(evals_beside, "start_child", start)
+    monkeypatch.setattr(torch_model, "run_batch", run)
+
+    with pytest.raises(CaptureError, match="the process of its evals ended with exit code 1"):
+        record(tmp_path, "out", "k3_copy", prompts=prompts, batch="1")
+    assert batches == [["one"]]
+
+
+MADE = EvalsMade(EvalSet(model="rocm", tasks={}, items=()), {}, 1.5)
+
+
+@pytest.fixture
+def child(tmp_path, monkeypatch):
+    """Evals beside, and the end of the pipe that they tell on; their process was killed."""
+    ours, theirs = Pipe()
+    process = subprocess.Popen(["/bin/sh", "-c", "kill -9 $$"])
+    monkeypatch.setattr(evals_beside, "start_child", lambda *_, **__: Child(process, ours))
+    with theirs, evals_beside._Child(asked(tmp_path)) as made:
+        theirs.recv()
+        yield made, theirs
+
+
+def test_a_look_at_evals_that_run_waits_for_nothing(child):
+    running, pipe = child
+    running.check()
+    pipe.send(("progress", (1, 2, "half")))
+    running.check()
+    pipe.send(("progress", (2, 2, "all")))
+    pipe.send(("made", MADE))
+    told = []
+
+    assert running.wait(lambda *words: told.append(words)) == MADE
+    assert told == [(2, 2, "all")]
+
+
+def test_evals_that_were_seen_made_are_kept_though_the_process_has_ended(child):
+    running, pipe = child
+    pipe.send(("made", MADE))
+    pipe.close()
+    running.check()
+    running.check()
+
+    assert running.wait(lambda *_: None) == MADE
+
+
+def test_what_stopped_the_evals_is_raised_at_the_next_look(child):
+    running, pipe = child
+    pipe.send(("failed", InputError("no such task")))
+
+    with pytest.raises(InputError, match=r"^no such task$"):
+        running.check()
+
+
+def test_a_process_killed_within_a_message_is_told(child):
+    running, pipe = child
+    os.write(pipe.fileno(), b"\x00\x00\x10\x00half")
+    pipe.close()
+
+    with pytest.raises(CaptureError, match=r"^target 'cuda': .* evals died of SIGKILL\n"):
+        running.check()
+
+
+SHADOWED = """
+import os, sys, tempfile
+root, os.environ["PYTHONPATH"] = sys.argv[1], os.pathsep
+sys.path.insert(0, root)
+import validate
+sys.path.remove(root)
+from validate.capture.backends.evals_beside import _START
+from validate.capture.processes import ROOT, start_child
+from validate.cli.recording import own_modules
+assert str(ROOT) == root
+with own_modules(), tempfile.TemporaryFile() as said:
+    child = start_child("-c", _START, str(os.getpid()), said=said)
+    child.pipe.close()  # it has all it imports by then, and nothing to do
+    code = child.process.wait()
+    said.seek(0)
+    sys.exit(f"{code} {said.read().decode()}")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["elsewhere", "beside the package"])
+def test_no_module_of_the_working_directory_is_run(tmp_path, place):
+    """Started as the command line does, from any folder or from the one that holds the package."""
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "validate").symlink_to(ROOT / "validate")
+    here = root if place == "beside the package" else tmp_path
+    for name in ("torch", "signal", "tempfile", "numpy"):
+        (here / f"{name}.py").write_text(f"raise SystemExit('ran {name} of this folder')")
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+
+    told = subprocess.run(
+        [sys.executable, "-P", "-c", SHADOWED, str(root)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=here,
+        env=environment,
+    )
+
+    assert told.stderr.strip() == "0"
 
 
 def test_a_bug_in_the_child_is_told_with_its_place(tmp_path, monkeypatch):

@@ -10,52 +10,56 @@ from validate.errors import CaptureError
 ONE, OTHER = "1" * 64, "2" * 64
 
 
+def answers(folder: Path, *, model: str, resume: bool, recording: str = "first") -> Answers:
+    return Answers(folder, model=model, resume=resume, recording=recording)
+
+
 def test_answers_are_found_again_when_a_run_is_taken_up(tmp_path: Path) -> None:
-    first = Answers(tmp_path, model=ONE, resume=False)
+    first = answers(tmp_path, model=ONE, resume=False)
     first.add({"a": [-1.5, True]}, {"mla": 3})
 
-    again = Answers(tmp_path, model=ONE, resume=True)
+    again = answers(tmp_path, model=ONE, resume=True)
 
     assert again.get("a") == [-1.5, True]
     assert again.branches == {"mla": 3}
 
 
 def test_a_new_run_begins_anew(tmp_path: Path) -> None:
-    Answers(tmp_path, model=ONE, resume=False).add({"a": [1]}, {})
+    answers(tmp_path, model=ONE, resume=False).add({"a": [1]}, {})
 
-    assert Answers(tmp_path, model=ONE, resume=False).get("a") is None
-    assert Answers(tmp_path, model=ONE, resume=True).get("a") is None
+    assert answers(tmp_path, model=ONE, resume=False).get("a") is None
+    assert answers(tmp_path, model=ONE, resume=True).get("a") is None
 
 
 def test_two_models_never_share_an_answer(tmp_path: Path) -> None:
     """TV-03: model B is served model A's answers."""
-    Answers(tmp_path, model=ONE, resume=False).add({"a": [1]}, {})
+    answers(tmp_path, model=ONE, resume=False).add({"a": [1]}, {})
 
-    other = Answers(tmp_path, model=OTHER, resume=True)
+    other = answers(tmp_path, model=OTHER, resume=True)
 
     assert other.get("a") is None
-    assert other.path != Answers(tmp_path, model=ONE, resume=True).path
+    assert other.path != answers(tmp_path, model=ONE, resume=True).path
 
 
 def test_a_file_under_another_models_name_is_refused(tmp_path: Path) -> None:
     """TV-03 by hand: the file of one model is copied to the name of another."""
-    Answers(tmp_path, model=ONE, resume=False).add({"a": [1]}, {})
+    answers(tmp_path, model=ONE, resume=False).add({"a": [1]}, {})
     (tmp_path / f"{ONE[:32]}.jsonl").rename(tmp_path / f"{OTHER[:32]}.jsonl")
 
     with pytest.raises(
         CaptureError, match=r"(?s)answers of another model.*a cache is never shared"
     ):
-        Answers(tmp_path, model=OTHER, resume=True)
+        answers(tmp_path, model=OTHER, resume=True)
 
 
 def test_a_line_cut_short_does_not_count_and_is_written_over(tmp_path: Path) -> None:
-    first = Answers(tmp_path, model=ONE, resume=False)
+    first = answers(tmp_path, model=ONE, resume=False)
     first.add({"a": [1]}, {})
     first.add({"b": [2]}, {})
     whole = first.path.read_bytes()
     first.path.write_bytes(whole[:-9])
 
-    again = Answers(tmp_path, model=ONE, resume=True)
+    again = answers(tmp_path, model=ONE, resume=True)
 
     assert (again.get("a"), again.get("b")) == ([1], None)
     again.add({"b": [2]}, {})
@@ -67,3 +71,42 @@ def test_the_key_of_a_request_tells_tokens_and_arguments_apart() -> None:
     others = [base | {"tokens": [1, 3]}, base | {"at_most": 7}, base | {"until": [";"]}]
 
     assert len({Answers.key(asked) for asked in (base, *others)}) == 4
+
+
+def run(held: Answers, *batches: str) -> tuple[int, int]:
+    """Ask for batches of keys of one letter as a model does; gives (sent, found again)."""
+    for keys in batches:
+        if any(held.get(key) is None for key in keys):
+            held.add({key: [1] for key in keys}, {})
+        held.count(list(keys))
+    return held.sent, held.hits
+
+
+BATCHES = ("ab", "ba", "bc", "dd", "ad")
+"""The second and the last ask for nothing new, the third for one of two, the fourth twice for one."""
+
+
+def test_counts_tell_what_ran_and_what_was_asked_for_again(tmp_path: Path) -> None:
+    """By hand: ab, bc and dd run; ba and ad were answered before."""
+    assert run(answers(tmp_path, model=ONE, resume=False), *BATCHES) == (6, 4)
+
+
+@pytest.mark.parametrize("done", range(len(BATCHES) + 1))
+def test_counts_of_a_run_that_was_taken_up_are_those_of_one_that_was_not(
+    tmp_path: Path, done: int
+) -> None:
+    run(answers(tmp_path, model=ONE, resume=False), *BATCHES[:done])
+
+    assert run(answers(tmp_path, model=ONE, resume=True), *BATCHES) == (6, 4)
+
+
+@pytest.mark.parametrize("done", range(len(BATCHES) + 1))
+def test_answers_of_another_recording_are_hits_however_often_it_is_taken_up(
+    tmp_path: Path, done: int
+) -> None:
+    """By hand: of an earlier recording there are a and c, so that ab and dd run."""
+    run(answers(tmp_path, model=ONE, resume=False, recording="earlier"), "a", "c")
+
+    run(answers(tmp_path, model=ONE, resume=True), *BATCHES[:done])
+
+    assert run(answers(tmp_path, model=ONE, resume=True), *BATCHES) == (4, 6)

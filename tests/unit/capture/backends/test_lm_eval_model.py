@@ -47,8 +47,10 @@ def reference() -> Runner:
     return runner()
 
 
-def model(of: Runner, folder: Path, *, resume: bool = False) -> lm_eval_model.CaptureLM:
-    answers = Answers(folder, model="a" * 64, resume=resume)
+def model(
+    of: Runner, folder: Path, *, resume: bool = False, recording: str = "one"
+) -> lm_eval_model.CaptureLM:
+    answers = Answers(folder, model="a" * 64, resume=resume, recording=recording)
     return lm_eval_model.CaptureLM(of, answers, name="reference", progress=_silent)
 
 
@@ -161,8 +163,14 @@ def test_prompts_never_share_an_answer(reference: Runner, tmp_path: Path) -> Non
     assert texts == [str(2 * n) for n in range(101, 107)]
 
 
-def test_an_interrupted_run_is_taken_up_and_counts_what_it_found(
-    reference: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("recording", "hits", "sent"), [("one", 0, 4), ("another", 2, 2)])
+def test_an_interrupted_run_is_taken_up_and_counts_what_ran_for_it(
+    reference: Runner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recording: str,
+    hits: int,
+    sent: int,
 ) -> None:
     monkeypatch.setattr("validate.capture.backends.lm_eval_batches.MAX_ROWS", 2)
     prompts = asked(*[(f"{n}+{n}=", STOP) for n in range(101, 105)])
@@ -175,9 +183,11 @@ def test_an_interrupted_run_is_taken_up_and_counts_what_it_found(
     with pytest.raises(KeyboardInterrupt):
         first.generate_until(prompts)
 
-    again = model(reference, tmp_path, resume=True)
+    again = model(reference, tmp_path, resume=True, recording=recording)
+    ran = again.runner.trace.branches["lm_eval.greedy"]
     assert again.generate_until(prompts) == ["202", "204", "206", "208"]
-    assert (again.answers.hits, again.answers.sent) == (2, 2)
+    assert (again.answers.hits, again.answers.sent) == (hits, sent)
+    assert again.runner.trace.branches["lm_eval.greedy"] == ran + 1
 
 
 def test_what_is_not_greedy_is_refused(reference: Runner, tmp_path: Path) -> None:
