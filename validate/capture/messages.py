@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from validate.errors import CaptureError
 
 __all__ = [
+    "GOLDEN_RECORD",
     "Fault",
     "blame",
     "capture_error",
@@ -21,6 +22,7 @@ __all__ = [
     "validation_fault",
 ]
 
+GOLDEN_RECORD = "golden record"
 DEFAULT_PROMPTS, NO_PROMPTS = "default", "none"
 """Names of the prompt set that is taken where none is named, and of that of evals alone."""
 SHOWN = 5
@@ -78,13 +80,16 @@ def resume_command(path: Path, target: str = "NAME", command: Sequence[str] | No
     Args:
         path: The folder.
         target: What is captured.
-        command: Subcommand, and its options beside these; none: whatever command made the
-            capture takes it up unasked. None: not known.
+        command: Subcommand, and its options beside these; of ``golden record`` all words, for it
+            finds target and folder by the golden's name. Empty: whatever command made the capture
+            takes it up unasked. None: not known.
     """
     if command is not None and not command:
         return "run the same command again"
     verb, *options = ("capture",) if command is None else command
     name, *rest = (word if word.isprintable() else "NAME" for word in (target, *options))
+    if verb == GOLDEN_RECORD:
+        return shlex.join(["validate", *verb.split(), "--resume", *rest])
     return shlex.join(["validate", verb, "--resume", "--target", name, "--out", str(path), *rest])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from validate.capture.goldens import Backend, How, Verified, backend_digest, write_verified
+from validate.capture.messages import GOLDEN_RECORD
 from validate.capture.reader import open_capture
 from validate.capture.resolve import Progress
 from validate.cli.recipes import chosen_goldens, device_for, record_recipe
@@ -43,6 +44,8 @@ def record_goldens(
         raise InputError(msg)
     devices = {name: device_for(name, recipe, wanted=device) for name, recipe in chosen.items()}
     prompt_set, held = read_prompts(prompts, project)
+    options = (("--device", device), ("--prompts", prompts), ("--tasks", tasks))
+    given = [word for key, value in options if value is not None for word in (key, str(value))]
     folders = []
     for name, recipe in chosen.items():
         folder = project.folder(name)
@@ -60,6 +63,7 @@ def record_goldens(
             device=devices[name],
             resume=resume,
             tasks=tasks,
+            command=(GOLDEN_RECORD, name, *given),
             progress=progress,
         )
         write_verified(partial, note_for(recipe.backend, partial, how="recorded"))

@@ -69,8 +69,11 @@ def record_recipe(
     progress: Progress,
     tasks: Path | None = None,
     docs: int | None = None,
+    command: Sequence[str] = (),
 ) -> None:
     """Record the golden ``name`` into ``out``, with ``docs`` documents of each of ``tasks``, or all.
+
+    ``command`` is what takes an interrupted recording up, as ``resume_command`` wants it.
 
     Raises:
         InputError: Weights, configuration or prompts do not fit.
@@ -89,6 +92,7 @@ def record_recipe(
             device=device,
             resume=resume,
             evals=plan,
+            command=command,
             progress=progress,
         )
         return
@@ -126,5 +130,6 @@ def record_recipe(
         stream_tokens=STREAM_TOKENS,
         chunk=ORACLE_CHUNK,
         resume=resume,
+        command=command,
         progress=count,
     )

@@ -44,6 +44,10 @@ def refusal(out: Path, **more) -> str:
             "validate eval --resume --target rocm --out 'my out' --tasks 'a b' --limit 3",
         ),
         (
+            ("golden record", "cuda", "--tasks", "a b"),
+            "validate golden record --resume cuda --tasks 'a b'",
+        ),
+        (
             ("capture", "--tasks", "\x1b[2J"),
             "validate capture --resume --target rocm --out 'my out' --tasks NAME",
         ),

@@ -24,6 +24,7 @@ def record(
     stream_tokens: int = 16,
     chunk: int = 8,
     resume: bool = False,
+    command: Sequence[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Manifest:
     """Run the oracle over ``prompts``, one at a time, and write the capture.
@@ -38,6 +39,7 @@ def record(
         stream_tokens: Length of every greedy stream; no token stops it.
         chunk: Tokens a chunk of the chunked prefill (state of how ``chunked``).
         resume: Take up an interrupted recording; finished prompts are not run again.
+        command: The command that takes it up, as ``resume_command`` wants it; None: not known.
         progress: Called with the id of every prompt that is done, also of those found done.
 
     Returns:
@@ -55,7 +57,7 @@ def record(
     check_weights(weights, config)
     passes: Counter[str] = Counter()
     start = time.perf_counter()
-    with CaptureWriter(out, header=header, resume=resume) as writer:
+    with CaptureWriter(out, header=header, resume=resume, command=command) as writer:
         stored = writer.done
         for prompt in prompts:
             if prompt.id not in stored:
