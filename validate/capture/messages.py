@@ -23,6 +23,8 @@ __all__ = [
 ]
 
 GOLDEN_RECORD = "golden record"
+VERBS = ("capture", "eval", GOLDEN_RECORD)
+"""Subcommands that record."""
 DEFAULT_PROMPTS, NO_PROMPTS = "default", "none"
 """Names of the prompt set that is taken where none is named, and of that of evals alone."""
 SHOWN = 5
@@ -87,6 +89,8 @@ def resume_command(path: Path, target: str = "NAME", command: Sequence[str] | No
     if command is not None and not command:
         return "run the same command again"
     verb, *options = ("capture",) if command is None else command
+    if verb not in VERBS:  # a journal from elsewhere may say anything
+        verb, options = "capture", []
     name, *rest = (word if word.isprintable() else "NAME" for word in (target, *options))
     if verb == GOLDEN_RECORD:
         return shlex.join(["validate", *verb.split(), "--resume", *rest])

@@ -47,6 +47,8 @@ def refusal(out: Path, **more) -> str:
             ("golden record", "cuda", "--tasks", "a b"),
             "validate golden record --resume cuda --tasks 'a b'",
         ),
+        (("; rm", "-rf", "/"), "validate capture --resume --target rocm --out 'my out'"),
+        (("\x1b[2J",), "validate capture --resume --target rocm --out 'my out'"),
         (
             ("capture", "--tasks", "\x1b[2J"),
             "validate capture --resume --target rocm --out 'my out' --tasks NAME",

@@ -91,7 +91,17 @@ def use_processors(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(evals_beside, "processors", lambda: count)
 
 
+@pytest.fixture
+def one_thread():
+    """As two processes of two threads have, so that either way has one header."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
 def test_answers_items_and_branches_are_those_of_this_process(tmp_path, monkeypatch):
     made = {}
     for name, count in (("here", 1), ("beside", 2)):
@@ -103,15 +113,6 @@ def test_answers_items_and_branches_are_those_of_this_process(tmp_path, monkeypa
 
     assert made["here"] == made["beside"]
     assert len(made["here"][0]) == 9
-
-
-@pytest.fixture
-def one_thread():
-    """As two processes of two threads have, so that either way has one header."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.slow
