@@ -41,6 +41,7 @@ SPEC_MUTANTS: Mapping[str, Sequence[Mutant]] = {
     ],
     "test_spec_cut": [
         Mutant("columns not counted", BOOKS, "if held != shape:", "if False:"),
+        Mutant("a prompt without its books passes", BOOKS, "if not any(owner.holds(name) for name in STEP_NAMES):", "if False:"),
         Mutant("other blocks pass", BOOKS, "of_steps | of_drafts", "{name: owner.column(name).shape for name in STEP_NAMES}"),
         Mutant("a prompt without steps passes", BOOKS, "if drafted and why is None:", 'if owner.holds("count") and why is None:'),
         Mutant("steps cut at the end", BOOKS, "step[0] != 0 or step[-1] >= len(place)", "False"),

@@ -81,12 +81,17 @@ def columns_problem(side: Side, kind: str, prompts: Sequence[str]) -> str | None
     owners = [_Owner(side, kind, prompt) for prompt in prompts]
     drafts = [owner.column("drafts") for owner in owners if owner.holds("drafts")]
     block = drafts[0].shape[1:] if drafts else ()
-    drafted = any(owner.holds(name) for owner in owners for name in STEP_NAMES)
+    drafted = kind != "sampled" or any(o.holds(name) for o in owners for name in STEP_NAMES)
     for owner in owners:
         tokens = len(owner.column("tokens"))
         of_tokens: dict[str, tuple[int, ...]] = dict.fromkeys(TOKEN_NAMES, (tokens,))
         why = _other_shape(owner, "tokens", of_tokens | {"falls": (tokens, *FALLS)})
         if drafted and why is None:
+            if not any(owner.holds(name) for name in STEP_NAMES):
+                return (
+                    f"{owner}: {owner.name('count')} is not there: a drafted stream has its verify "
+                    "steps; write them"
+                )
             steps = len(owner.column("count")) if owner.holds("count") else 0
             of_steps: dict[str, tuple[int, ...]] = dict.fromkeys(STEP_NAMES, (steps,))
             of_drafts = dict.fromkeys(BLOCK_NAMES, (steps, *block))
@@ -124,13 +129,12 @@ def books_problem(side: Side, kind: str, prompt: str) -> str | None:
     step, row = owner.whole("step"), owner.whole("row")
     if not owner.holds("count"):
         return None
-    steps = len(owner.column("count"))
     plain = np.flatnonzero(step[1:] < 0) + 1
-    if steps and plain.size:
+    if plain.size:
         return (
             f"{owner}: token {plain[0]} comes from no verify step ({plain.size} of {len(step)} such "
-            f"tokens), and {steps} steps are there, which every token but the first comes from: "
-            "write the step and row of each"
+            f"tokens; {len(owner.column('count'))} steps are there), and in a stream of drafts every "
+            "token but the first does: write all steps, and the step and row of each token"
         )
     at = np.flatnonzero(step >= 0)
     if not at.size:

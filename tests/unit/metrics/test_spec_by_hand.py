@@ -91,9 +91,31 @@ class TestReading:
     def test_plain_tokens_behind_the_first(self, step: list[int], first: int, many: int) -> None:
         """Every token of a drafted stream but its first comes from a step, so a relabelled one lies."""
         assert (
-            f"p-0 spec-sampled: token {first} comes from no verify step ({many} of 6 such tokens), "
-            "and 3 steps are there, which every token but the first comes from"
+            f"p-0 spec-sampled: token {first} comes from no verify step ({many} of 6 such tokens; "
+            "3 steps are there), and in a stream of drafts every token but the first does"
         ) in (self.gap(step=step) or "")
+
+    @pytest.mark.parametrize("kind", ["spec-sampled", "spec-greedy"])
+    def test_a_drafted_stream_without_any_step(self, kind: str) -> None:
+        """Relabelled as plain and its columns of steps emptied: its drafts cannot be judged."""
+        none = {name: drafted([1])[name][:0] for name in STEP_NAMES}
+        streams = {"p-0": drafted([1, 0, 1]), "p-1": {**plain([0] * 6), **none}}
+        made = side({kind: streams})
+
+        assert spec_side(pair(made), made).refusal == (
+            f"rocm: p-1 {kind}: token 1 comes from no verify step (5 of 6 such tokens; 0 steps are "
+            "there), and in a stream of drafts every token but the first does: write all steps, and "
+            "the step and row of each token"
+        )
+
+    @pytest.mark.parametrize("kind", ["spec-sampled", "spec-greedy"])
+    def test_a_drafted_kind_without_columns_of_steps(self, kind: str) -> None:
+        made = side({kind: {"p-0": plain([0] * 6)}})
+
+        assert spec_side(pair(made), made).refusal == (
+            f"rocm: p-0 {kind}: spec.{kind}.count is not there: a drafted stream has its verify "
+            "steps; write them"
+        )
 
     def test_one_token_needs_no_step(self) -> None:
         first = {name: column[:1] for name, column in plain([0]).items()}

@@ -220,7 +220,7 @@ class TestColumns:
         streams = {f"p-{at}": drafted([1, 0] * 15) for at in range(2)}
         streams["p-1"] = {n: x for n, x in streams["p-1"].items() if n not in STEP_NAMES}
 
-        assert "p-1 spec-sampled: spec.spec-sampled.place is not there" in refused(
+        assert "p-1 spec-sampled: spec.spec-sampled.count is not there" in refused(
             speculative_health, side({KIND: streams})
         )
 
