@@ -25,7 +25,13 @@ from validate.capture.messages import (
     resume_command,
     some,
 )
-from validate.capture.records import check_drawn, read_prompts, read_streams, read_timing
+from validate.capture.records import (
+    check_lengths,
+    check_options,
+    read_prompts,
+    read_streams,
+    read_timing,
+)
 from validate.capture.shard import check_shard
 from validate.schema import SCHEMA_VERSION, ArtifactFile, Manifest, Prompt, Stream, TensorEntry
 
@@ -214,7 +220,12 @@ def _token_data(
     if "streams" in by_kind:
         with blame(label, path / by_kind["streams"], do_next=again):
             streams = read_streams(load("streams"), prompts, manifest.batch_rows)
-            check_drawn(streams, manifest.options)
+        if any(kind != "greedy" for kind, held in streams.items() if held):
+            renew = f"move {path} away, then {again}"
+            with blame(label, path / MANIFEST, do_next=renew):
+                check_options(manifest.options)
+            with blame(label, path / by_kind["streams"], do_next=renew):
+                check_lengths(streams, manifest.options)
     timing: dict[str, float] = {}
     if "timing" in by_kind:
         with blame(label, path / by_kind["timing"], do_next=again):

@@ -1,6 +1,7 @@
 """The token data of a capture: prompts and streams as JSON lines, timing as one JSON object."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -12,7 +13,8 @@ from validate.capture.messages import Fault
 from validate.schema import Manifest, Prompt, Stream
 
 __all__ = [
-    "check_drawn",
+    "check_lengths",
+    "check_options",
     "encode_manifest",
     "encode_timing",
     "read_prompts",
@@ -20,6 +22,8 @@ __all__ = [
     "read_timing",
 ]
 
+SHOWN = 40
+"""Characters of a value that a message shows."""
 SAMPLED = ("sampled", "spec-sampled")
 """Kinds that draw at T > 0: each stream has as many tokens as were asked for, or a stop token."""
 
@@ -80,32 +84,36 @@ def read_streams(
     return streams
 
 
-def check_drawn(streams: Mapping[str, Mapping[str, Stream]], options: Mapping[str, str]) -> None:
-    """Hold drawn streams against what the manifest's options say of them.
+def check_options(options: Mapping[str, str]) -> None:
+    """Check the manifest's options that say how streams were drawn, where they are known.
+
+    Raises:
+        Fault: ``tokens``, ``seed`` or ``cut`` is no value of its kind.
+    """
+    for key, least in (("tokens", 1), ("seed", 0)):
+        if key in options and not _whole(options[key], least):
+            msg = f"options say {key}={_short(options[key])}: a whole number from {least} is meant"
+            raise Fault(msg)
+    if "cut" in options and not _chance_below_one(options["cut"]):
+        msg = f"options say cut={_short(options['cut'])}: a probability below 1 is meant"
+        raise Fault(msg)
+
+
+def check_lengths(streams: Mapping[str, Mapping[str, Stream]], options: Mapping[str, str]) -> None:
+    """Hold the lengths of streams at T > 0 against the option ``tokens``, where it is known.
 
     Args:
         streams: By kind, then by prompt id.
-        options: ``tokens`` (of each stream at T > 0), ``seed`` and ``cut``, where they are known.
+        options: Of the manifest, as ``check_options`` left them.
 
     Raises:
-        Fault: An option is no value of its kind, or a stream that no stop token ended has
-            another length.
+        Fault: A stream that no stop token ended has another length.
     """
-    drawn = {kind: held for kind, held in streams.items() if kind != "greedy" and held}
-    if not drawn:
-        return
-    for key, least in (("tokens", 1), ("seed", 0)):
-        if key in options and not _whole(options[key], least):
-            msg = f"the manifest's options say {key}={options[key]}: a whole number from {least} is meant"
-            raise Fault(msg)
-    if "cut" in options and not _chance_below_one(options["cut"]):
-        msg = f"the manifest's options say cut={options['cut']}: a probability below 1 is meant"
-        raise Fault(msg)
     if "tokens" not in options:
         return
     asked = int(options["tokens"])
     for kind in SAMPLED:
-        for stream in drawn.get(kind, {}).values():
+        for stream in streams.get(kind, {}).values():
             if stream.finish_reason == "length" and len(stream.token_ids) != asked:
                 msg = (
                     f"the {kind} stream of prompt {stream.prompt!r} ended by its length with "
@@ -115,14 +123,16 @@ def check_drawn(streams: Mapping[str, Mapping[str, Stream]], options: Mapping[st
 
 
 def _whole(text: str, least: int) -> bool:
-    return text.isascii() and text.isdecimal() and int(text) >= least
+    return re.fullmatch(r"0|[1-9][0-9]{0,18}", text) is not None and int(text) >= least
 
 
 def _chance_below_one(text: str) -> bool:
-    try:
-        return 0 <= float(text) < 1
-    except ValueError:
-        return False
+    plain = re.fullmatch(r"[0-9]{1,20}(\.[0-9]{1,20})?(e-[0-9]{1,3})?", text)
+    return plain is not None and float(text) < 1
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text)} characters)"
 
 
 def read_timing(data: bytes) -> dict[str, float]:

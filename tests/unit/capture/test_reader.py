@@ -584,6 +584,8 @@ class TestTokenData:
             ("tokens", "0", "a whole number from 1 is meant"),
             ("tokens", "-3", "a whole number from 1 is meant"),
             ("tokens", "3.0", "a whole number from 1 is meant"),
+            ("tokens", "003", "a whole number from 1 is meant"),
+            ("tokens", "\u0663", "a whole number from 1 is meant"),
             ("seed", "zz", "a whole number from 0 is meant"),
             ("seed", "-1", "a whole number from 0 is meant"),
             ("seed", "\u00b2", "a whole number from 0 is meant"),
@@ -591,12 +593,33 @@ class TestTokenData:
             ("cut", "1", "a probability below 1 is meant"),
             ("cut", "nan", "a probability below 1 is meant"),
             ("cut", "", "a probability below 1 is meant"),
+            ("cut", "0_0.1", "a probability below 1 is meant"),
+            ("cut", "\u0660", "a probability below 1 is meant"),
+            ("cut", " 0", "a probability below 1 is meant"),
         ],
     )
     def test_options_of_drawn_streams_that_are_no_values(self, capture, key, value, meant):
         self.drawn(capture, options={key: value})
 
-        assert f"the manifest's options say {key}={value}: {meant}" in refusal(capture)
+        found = refusal(capture)
+        assert found.startswith(
+            f"cand 'rocm': {capture}/manifest.json: options say {key}={value}: {meant}"
+        )
+        assert f"do next: move {capture} away, then {RESUME}{capture}" in found
+
+    @pytest.mark.parametrize("key", ["tokens", "seed"])
+    def test_a_number_of_5000_digits_is_no_bug_of_ours(self, capture, key):
+        self.drawn(capture, options={key: "9" * 5000})
+
+        assert f"options say {key}={'9' * 40}… (5000 characters): a whole number" in refusal(
+            capture
+        )
+
+    @pytest.mark.parametrize("cut", ["0", "0.3", "1e-05", "0.999"])
+    def test_a_cut_as_it_is_written(self, capture, cut):
+        self.drawn(capture, options={"cut": cut})
+
+        assert open_capture(capture, label="cand 'rocm'").manifest.options["cut"] == cut
 
     def test_options_that_nothing_was_drawn_with_are_not_looked_at(self, capture):
         edit_manifest(capture, lambda m: m["options"].update(cut="-5"))
