@@ -59,8 +59,7 @@ def hold(report: Report, project: Project) -> Held:
         words = f"digest {report.suite.digest[:12]}, here {found[1].digest[:12]}"
         lines.append(f"suite: the bundle's own, not {found[0]} of this checkout ({words})")
     name = report.suite.limits if suite is None else suite.limits
-    file = project.root / name
-    limits = load_limits(file) if file.is_file() else None
+    limits = _limits_named(project.root / name, own=suite is not None)
     if limits is None:
         lines.append(f"limits: the bundle's own; this checkout has no {name}")
     elif limits_digest(limits) != report.suite.limits_digest:
@@ -101,6 +100,22 @@ def _suite_named(name: str, project: Project) -> tuple[Path, Suite] | None:
         if suite.name == name:
             return file, suite
     return None
+
+
+def _limits_named(file: Path, *, own: bool) -> Limits | None:
+    """Limits of this checkout; a file that a bundle alone names may be none that holds limits.
+
+    Raises:
+        ValidateError: The checkout's own suite names it, and it cannot be read.
+    """
+    if not file.is_file():
+        return None
+    try:
+        return load_limits(file)
+    except ValidateError:
+        if own:
+            raise
+        return None
 
 
 def _limits_line(report: Report, limits: Limits, name: str) -> str:

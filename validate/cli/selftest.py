@@ -35,8 +35,9 @@ def selftest(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A handful of every kind.")] = False,
     clean: Annotated[
-        int, typer.Option(min=0, help="Judge so many clean candidates instead; count alarms.")
-    ] = 0,
+        int | None,
+        typer.Option(min=1, help="Judge so many clean candidates instead; count alarms."),
+    ] = None,
     processes: Annotated[int, typer.Option(min=1, help="How many run at a time.")] = 2,
     time_limit: Annotated[
         float | None, typer.Option(min=1, help="Seconds; what is left then is taken up later.")

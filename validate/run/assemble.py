@@ -276,26 +276,29 @@ def _notes(cast: Cast, prompts: tuple[str, ...]) -> list[str]:
 
 
 _DRAWN_FROM = {
-    "default": "",
-    "all": " on every prompt of the suite",
-    "random": " on prompts of random bytes",
-    "long": " on prompts of 1,000 tokens",
+    "all": "every prompt of the suite",
+    "random": "prompts of random bytes",
+    "long": "prompts of 1,000 tokens",
 }
-"""Prompts of a planted fault in words."""
+"""Prompts of a planted fault in words, where they are others than the suite's drawn ones."""
 
 
 def _planted_on(manifest: Manifest) -> str:
-    """That the selftest shows a fault on more than such a capture holds; nothing where it does not."""
+    """That a fault shows on more than such a capture holds; nothing where it does not need more."""
     sample = SPECULATIVE_SAMPLES.get(manifest.fault or "")
-    if sample is None or (sample.tokens is None and sample.prompts == "default"):
+    if sample is None:
         return ""
-    held = manifest.options.get("tokens", "none")
-    if sample.prompts == "default" and held.isdecimal() and int(held) >= (sample.tokens or 0):
+    if sample.prompts in _DRAWN_FROM:
+        return (
+            f", which shows on {_DRAWN_FROM[sample.prompts]}: validate selftest --only-fault "
+            f"{manifest.fault}"
+        )
+    held = manifest.options.get("tokens", "0")
+    if sample.tokens is None or (held.isdecimal() and int(held) >= sample.tokens):
         return ""
-    tokens = "" if sample.tokens is None else f" with {sample.tokens} tokens a stream"
     return (
-        f", which the selftest shows{_DRAWN_FROM[sample.prompts]}{tokens} (here {held} a stream): "
-        f"validate selftest --only-fault {manifest.fault}"
+        f", which shows with {sample.tokens} tokens a stream, and the capture holds {held}: add "
+        f"tokens={sample.tokens} to the target"
     )
 
 

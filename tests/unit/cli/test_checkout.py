@@ -101,6 +101,28 @@ def test_a_suite_or_limits_of_no_name_here_are_unknown(
     assert hold(moved(report, "suite", **changes), project).unknown_law
 
 
+def test_a_file_that_holds_no_limits_is_none_of_this_checkout(
+    report: Report, project: Project
+) -> None:
+    """What the bundle calls its limits may be any file here."""
+    held = hold(moved(report, "suite", name="foreign", limits="pyproject.toml"), project)
+
+    assert held.unknown_law
+    assert held.lines[1] == "limits: the bundle's own; this checkout has no pyproject.toml"
+
+
+def test_a_known_suite_whose_limits_are_missing_here_is_unknown(
+    report: Report, tmp_path: Path
+) -> None:
+    for name in ("validate.toml", "suites/default.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    held = hold(report, find_project(tmp_path))
+
+    assert (held.other_law, held.unknown_law) == (False, True)
+    assert held.lines[0] == "limits: the bundle's own; this checkout has no golden/tolerances.toml"
+
+
 def test_foreign_suite_with_these_limits_loosened_is_no_verdict(
     report: Report, project: Project
 ) -> None:

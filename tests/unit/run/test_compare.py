@@ -433,28 +433,32 @@ def test_notes_tell_what_a_reader_must_know():
 @pytest.mark.parametrize(
     ("fault", "tokens", "told"),
     [
-        ("SP-07", "80", ", which the selftest shows with 512 tokens a stream (here 80 a stream): "),
+        (
+            "SP-07",
+            "80",
+            "512 tokens a stream, and the capture holds 80: add tokens=512 to the target",
+        ),
         (
             "SP-07",
             "511",
-            ", which the selftest shows with 512 tokens a stream (here 511 a stream): ",
+            "512 tokens a stream, and the capture holds 511: add tokens=512 to the target",
         ),
         ("SP-07", "512", None),
         ("SP-09", "80", None),
-        ("SP-02", "32", ", which the selftest shows on every prompt of the suite with 32 tokens "),
-        ("LC-07", "80", ", which the selftest shows on prompts of 1,000 tokens with 32 tokens a "),
+        ("SP-02", "32", "every prompt of the suite: validate selftest --only-fault SP-02"),
+        ("LC-07", "80", "prompts of 1,000 tokens: validate selftest --only-fault LC-07"),
     ],
 )
 def test_a_fault_that_the_sample_is_too_small_for_says_so(fault, tokens, told):
-    """A PASS there is no miss: the selftest plants it where it shows."""
+    """A PASS there is no miss: the fault shows on more."""
     cand = side("rocm", 0.2, fault=fault, options={"tokens": tokens})
     note = next(n for n in run(cand).notes if f"planted fault {fault}" in n)
 
     if told is None:
         assert note == f"cand carries the planted fault {fault}"
     else:
-        assert note.startswith(f"cand carries the planted fault {fault}{told}")
-        assert note.endswith(f"validate selftest --only-fault {fault}")
+        assert note.startswith(f"cand carries the planted fault {fault}, which shows ")
+        assert note.endswith(told)
 
 
 def test_reused_captures_are_marked():
