@@ -10,12 +10,14 @@ __all__ = ["area_selftest_console", "area_selftest_markdown"]
 
 HEADING = ("", "id", "expected", "verdict", "caught by", "missed by", "needed", "title")
 NOTHING = "-"
+SHOWN = 3
+"""Gates of a cell on the console; the page and the JSON hold them all."""
 KEY = "F: FAIL, X: INCOMPARABLE, ?: INCONCLUSIVE, ·: PASS; in brackets what the record asks for."
 
 
 def area_selftest_console(result: Selftest) -> str:
     """Aligned columns, then what did not hold and what the gates saw."""
-    rows = [HEADING, *(_row(row) for row in result.rows)]
+    rows = [HEADING, *(_row(row, most=SHOWN) for row in result.rows)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADING))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -97,14 +99,14 @@ def _name(row: CaseReport) -> str:
     return row.id if row.severity is None else f"{row.id} at {row.severity}"
 
 
-def _row(row: CaseReport) -> tuple[str, ...]:
+def _row(row: CaseReport, *, most: int | None = None) -> tuple[str, ...]:
     return (
         _word(row),
         _name(row),
         row.expect,
         row.verdict.value,
-        _short(row.caught_by),
-        _short(row.missed_by),
+        _short(row.caught_by, most=most),
+        _short(row.missed_by, most=most),
         NOTHING if row.needed is None else f"{row.needed}",
         row.title,
     )
@@ -120,8 +122,10 @@ def _word(row: CaseReport) -> str:
     return "caught" if row.caught_by else "too few"
 
 
-def _short(gates: tuple[str, ...]) -> str:
-    return ", ".join(gate.partition(".")[2] for gate in gates) or NOTHING
+def _short(gates: tuple[str, ...], *, most: int | None = None) -> str:
+    names = [gate.partition(".")[2] for gate in gates]
+    shown, rest = names[:most], len(names[most:]) if most is not None else 0
+    return ", ".join([*shown, *([f"{rest} more"] if rest else [])]) or NOTHING
 
 
 def _summary(result: Selftest) -> Iterator[str]:

@@ -141,6 +141,22 @@ def test_table_names_silent_gates_lone_gates_and_the_smallest_severity() -> None
     assert "| A at 1 | [F] | · |" in area_selftest_markdown(found)
 
 
+@pytest.mark.parametrize(
+    ("many", "console"),
+    [(3, "a0, a1, a2"), (4, "a0, a1, a2, 1 more"), (18, "a0, a1, a2, 15 more")],
+)
+def test_the_console_shows_three_gates_and_the_page_all(many: int, console: str) -> None:
+    """Names of eighteen gates made every line of the table 600 characters wide."""
+    gates = tuple(f"area.a{at}" for at in range(many))
+    one = row(case(), *(gate(name, Outcome.FAIL) for name in gates))
+    found = summed_up([one], area="speculative", suite="default", gates=gates, seconds=1.0)
+
+    line = next(x for x in area_selftest_console(found).splitlines() if x.startswith("caught "))
+    assert re.search(rf"  {console}  +-", line)
+    page = area_selftest_markdown(found)
+    assert f"| {', '.join(f'a{at}' for at in range(many))} |" in page
+
+
 def test_every_fault_of_sampling_and_speculation_is_planted() -> None:
     planted = {one.id for one in cases_of(find_area("speculative"))}
 
