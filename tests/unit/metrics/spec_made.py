@@ -77,6 +77,32 @@ def drafted(
     return {name: np.asarray(value) for name, value in (tokens | steps | changes).items()}
 
 
+def stepped(stream: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A plain stream as one of drafts: a step for each token but the first, no draft verified."""
+    tokens = np.arange(len(stream["tokens"]))
+    n = max(len(tokens) - 1, 0)
+    none = np.zeros((n, 1), np.int64)
+    steps = {
+        "outcome": np.where(tokens > 0, 3, 0),
+        "step": tokens - 1,
+        "place": PROMPT + np.arange(n),
+        "drafts": none,
+        "accepts": none,
+        "limit": none[:, 0],
+        "count": none[:, 0],
+        "expected": np.full((n, 1), 0.5),
+        "drafted_p": np.full((n, 1), 0.75),
+        "drafted_q": np.full((n, 1), 1.0),
+        "confidence": 0.5 + np.arange(n)[:, None] / (4 * n + 4),
+    }
+    return {**stream, **steps}
+
+
+def all_stepped(streams: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
+    """``stepped`` of every prompt."""
+    return {prompt: stepped(stream) for prompt, stream in streams.items()}
+
+
 def side(
     kinds: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]],
     *,

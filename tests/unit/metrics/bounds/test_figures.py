@@ -11,7 +11,7 @@ from tests.fakes import make_pair
 from tests.layers import LEVELS, prefill, router
 from tests.measured import assert_measured
 from tests.unit.metrics import renorm_made
-from tests.unit.metrics.spec_made import drafted, fair, pair, side
+from tests.unit.metrics.spec_made import all_stepped, drafted, fair, pair, side
 from validate.metrics._finite import look, why_undefined
 from validate.metrics._routing import gaps
 from validate.metrics._spec_streams import Drawn, Tokens
@@ -123,7 +123,9 @@ def test_a_later_kind_without_a_number_is_the_worst():
     right, broken = fair(5), fair(5)
     broken["p-3"]["logprob"][2] = np.nan
 
-    found = speculative_logprob(pair(side({"sampled": right, "spec-sampled": broken})), LEVELS)
+    found = speculative_logprob(
+        pair(side({"sampled": right, "spec-sampled": all_stepped(broken)})), LEVELS
+    )
 
     assert found.value is not None
     assert math.isnan(found.value)
@@ -135,7 +137,8 @@ def test_the_larger_distance_of_two_kinds_counts():
     near, far = fair(5), fair(5)
     near["p-0"]["logprob"][1] += 0.25
     far["p-0"]["logprob"][1] += 0.5
-    for kinds in ({"sampled": near, "spec-sampled": far}, {"sampled": far, "spec-sampled": near}):
+    for plain_ones, drafts in ((near, far), (far, near)):
+        kinds = {"sampled": plain_ones, "spec-sampled": all_stepped(drafts)}
         found = speculative_logprob(pair(side(kinds)), LEVELS)
 
         assert found.value is not None

@@ -8,7 +8,7 @@ import pytest
 
 from tests.layers import LEVELS
 from tests.measured import assert_measured
-from tests.unit.metrics.spec_made import VARIANCE, drafted, fair, pair, side
+from tests.unit.metrics.spec_made import VARIANCE, all_stepped, drafted, fair, pair, side
 from tests.unit.metrics.test_topk_captures import flipped
 from validate.metrics._spec_streams import Drawn, Tokens
 from validate.metrics._spec_tests import strata_of
@@ -92,7 +92,7 @@ def test_a_negative_id_is_no_id():
 def test_two_kinds_share_the_level():
     """0.001 x 0.6 / 2 two-sided: 3.6153 + 1.6449; serial 0.001 x 0.4 / 2: 3.7190 + 1.6449."""
     levels = Levels(low=0.999, high=0.95)
-    two = pair(side({"sampled": fair(60), KIND: fair(60, seed=4)}))
+    two = pair(side({"sampled": fair(60), KIND: all_stepped(fair(60, seed=4))}))
 
     surprise, serial = speculative_surprisal(two, levels), speculative_serial(two, levels)
 

@@ -21,11 +21,13 @@ from tests.unit.metrics.spec_made import (
     PROMPT,
     TWO_IDS,
     VARIANCE,
+    all_stepped,
     drafted,
     fair,
     pair,
     plain,
     side,
+    stepped,
 )
 from tests.unit.metrics.test_spec_by_hand import warmed
 from validate.metrics._spec_read import spec_side
@@ -173,7 +175,7 @@ class TestGreedyUnexplained:
     def cand(self, kind: str, own: list[int]) -> Any:
         """p-0 with a plain stream alone, p-1 with ``own`` of ``kind``; greedy emits 0 by 2 nats."""
         made = side(
-            {"sampled": {"p-0": plain([0, 0])}, kind: {"p-1": plain(own)}},
+            {"sampled": {"p-0": plain([0, 0])}, kind: {"p-1": stepped(plain(own))}},
             extra={
                 f"p-{at}": {"stream.logits": np.array([[3.0, 1.0]] * 2, np.float32)}
                 for at in range(2)
@@ -256,7 +258,7 @@ def test_an_exact_kind_is_not_the_worst() -> None:
 class TestNonfinite:
     def test_each_side_has_its_own_tokenizer(self) -> None:
         """Id 260 at T = 0: cand's tokenizer has 259 ids, ref's 265."""
-        streams = fair(5, prompts=1)
+        streams = all_stepped(fair(5, prompts=1))
         streams["p-0"]["tokens"][2] = 260
         wide = make_manifest().model.model_copy(update={"tokenizer_length": 265})
         ref = side({"spec-greedy": streams}, label="cuda", model=wide)
@@ -325,7 +327,7 @@ class TestReplay:
             ids = np.asarray(streams[f"p-{at}"]["tokens"]).copy()
             ids[list(changes.get(at, ()))] += 1
             extra[f"p-{at}"] = {f"spec.{KIND}.replay": ids}
-        return speculative_replay(pair(side({KIND: streams}, extra=extra)), LEVELS)
+        return speculative_replay(pair(side({KIND: all_stepped(streams)}, extra=extra)), LEVELS)
 
     def test_share_and_first_place(self) -> None:
         """Of p-2, p-3 and p-4 two part at token 3, one of them again at 7."""
@@ -428,11 +430,14 @@ class TestSurprisal:
 
 class TestUniform:
     def test_two_kinds_share_the_level(self) -> None:
-        """Tokens of top 3/4: sqrt(2) sin(3 pi / 4) / (3 pi / 4) = 1 / (3 pi / 4) each."""
-        two = pair(side({"sampled": fair(60), KIND: fair(60, seed=4)}))
+        """Tokens of top 3/4: sqrt(2) sin(3 pi / 4) / (3 pi / 4) = 1 / (3 pi / 4) each.
+
+        The drafted kind sees less: half of its pooled share goes to tests in the order of q / p.
+        """
+        two = pair(side({"sampled": fair(60), KIND: all_stepped(fair(60, seed=4))}))
         found = speculative_uniform(two, LEVELS)
 
-        shift = cvm_shift_needed(alpha=0.001 * 0.5 * 0.6, power=0.95)
+        shift = cvm_shift_needed(alpha=0.001 * 0.5 * 0.6 * 0.5, power=0.95)
         expected = shift * 0.75 * math.pi / math.sqrt(480)
         assert_measured(known(found.detection).effect, expected, atol=0, rtol=1e-9)
 
