@@ -30,6 +30,7 @@ __all__ = [
     "lock_folder",
     "take_up",
     "taken_up_by",
+    "to_take_up",
     "with_next_step",
 ]
 
@@ -58,12 +59,17 @@ def taken_up_by(path: Path) -> str | None:
     return None
 
 
+def to_take_up(path: Path) -> str | None:
+    """One line on how the unfinished capture in ``path`` is taken up; None where there is none."""
+    again = taken_up_by(path)
+    return None if again is None else f"{path} holds what was recorded; to take it up: {again}"
+
+
 def with_next_step(error: CaptureError, path: Path) -> CaptureError:
     """The error, with how the capture that it left unfinished is taken up, unless it says so."""
-    again = taken_up_by(path)
-    if again is None or again in str(error):
+    note, again = to_take_up(path), taken_up_by(path)
+    if note is None or again is None or again in str(error):
         return error
-    note = f"{path} holds what was recorded; to take it up: {again}"
     return CaptureError(f"{error}\n  note   : {note}")
 
 
