@@ -26,7 +26,7 @@ from validate.capture.backends.torch_batch import (
 from validate.capture.backends.torch_paths import PATH_DEFAULTS, make_runner
 from validate.capture.backends.torch_speculative import Speculation
 from validate.capture.digest import file_sha256, json_sha256, prompt_set_digest
-from validate.capture.eval_plan import EvalPlan
+from validate.capture.eval_plan import EvalPlan, plan_digest
 from validate.capture.project import DEFAULT_WEIGHTS, Project, find_project
 from validate.capture.provenance import collect_provenance, sources_digest
 from validate.capture.writer import CaptureWriter
@@ -258,7 +258,12 @@ def _write(
     began, finished = time.perf_counter(), 0
     with (
         CaptureWriter(
-            out, header=header, resume=resume, command=command, evals=evals is not None
+            out,
+            header=header,
+            resume=resume,
+            command=command,
+            evals=evals is not None,
+            eval_plan=None if evals is None else plan_digest(evals.plan),
         ) as writer,
         contextlib.ExitStack() as stack,
     ):
