@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from validate.capture.digest import json_sha256
 from validate.capture.project import Project
 from validate.capture.provenance import digest_files
 
-__all__ = ["EvalPlan", "plan_evals", "tasks_digest"]
+__all__ = ["EvalPlan", "plan_digest", "plan_evals", "tasks_digest"]
 
 TASK_FILES = (".yaml", ".jsonl", ".json", ".py")
 
@@ -47,6 +48,12 @@ def plan_evals(
         names=tuple(names),
         limit=limit,
     )
+
+
+def plan_digest(plan: EvalPlan) -> str:
+    """SHA-256 over which evals are run: the tasks' files, their names and how many documents."""
+    files = tasks_digest(plan.tasks)
+    return json_sha256({"tasks": files, "names": sorted(set(plan.names)), "limit": plan.limit})
 
 
 def tasks_digest(tasks: Path) -> str:

@@ -41,6 +41,8 @@ class Start(_Record):
     """What ``resume_command`` takes."""
     evals: bool | None = None
     """Whether evals are to follow; None: nobody said."""
+    eval_plan: str | None = None
+    """``plan_digest`` of the evals that are to follow; None: there are none, or nobody said."""
 
     def resume_command(self, path: Path) -> str:
         """The command that takes up what is in ``path``, as far as it is known."""

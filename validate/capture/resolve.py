@@ -25,7 +25,7 @@ from validate.capture.provenance import (
     source_state,
     sources_digest,
 )
-from validate.capture.resume import taken_up_by, with_next_step
+from validate.capture.resume import taken_up_by, to_take_up, with_next_step
 from validate.capture.targets import Target
 from validate.errors import CaptureError, InputError
 from validate.schema import Prompt
@@ -104,6 +104,7 @@ def resolve(
     Raises:
         InputError: The path cannot run here (no such device or kernels).
         CaptureError: The folder holds no whole capture, or one cannot be written.
+        KeyboardInterrupt: As raised meanwhile, with how what is there is taken up.
     """
     if target.folder is not None:
         return open_stored(target, project)
@@ -140,6 +141,11 @@ def resolve(
             )
         except CaptureError as error:
             raise with_next_step(error, out) from error
+        except KeyboardInterrupt as error:
+            told = to_take_up(out)
+            if told is None:
+                raise
+            raise KeyboardInterrupt(told + " without --fresh" * fresh) from error
     return Resolved(path=out, reused=False, label=target.text, target=target)
 
 

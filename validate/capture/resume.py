@@ -30,6 +30,7 @@ __all__ = [
     "lock_folder",
     "take_up",
     "taken_up_by",
+    "to_take_up",
     "with_next_step",
 ]
 
@@ -58,12 +59,17 @@ def taken_up_by(path: Path) -> str | None:
     return None
 
 
+def to_take_up(path: Path) -> str | None:
+    """One line on how the unfinished capture in ``path`` is taken up; None where there is none."""
+    again = taken_up_by(path)
+    return None if again is None else f"{path} holds what was recorded; to take it up: {again}"
+
+
 def with_next_step(error: CaptureError, path: Path) -> CaptureError:
     """The error, with how the capture that it left unfinished is taken up, unless it says so."""
-    again = taken_up_by(path)
-    if again is None or again in str(error):
+    note, again = to_take_up(path), taken_up_by(path)
+    if note is None or again is None or again in str(error):
         return error
-    note = f"{path} holds what was recorded; to take it up: {again}"
     return CaptureError(f"{error}\n  note   : {note}")
 
 
@@ -148,7 +154,7 @@ def take_up(path: Path, start: Start) -> Found:
     _require_same(path, stored, start)
     kept = list(_whole_groups(path, groups, start))
     _sweep(path, {artifact.path for group in kept for artifact in group.shards})
-    now = {"command": start.command, "evals": start.evals}
+    now = {"command": start.command, "evals": start.evals, "eval_plan": start.eval_plan}
     said = {name: value for name, value in now.items() if value is not None}
     return Found(stored.model_copy(update=said), kept, None)
 
@@ -198,16 +204,30 @@ def _require_same(path: Path, stored: Start, start: Start) -> None:
 
 def _require_same_evals(path: Path, stored: Start, start: Start) -> None:
     """Said before the header is looked at: evals beside a capture halve its threads."""
-    if None in (stored.evals, start.evals) or stored.evals == start.evals:
+    if None in (stored.evals, start.evals):
+        return
+    plans = {"stored": stored.eval_plan, "now": start.eval_plan}
+    facts = {name: digest for name, digest in plans.items() if digest is not None}
+    other = len(set(facts.values())) > 1
+    if stored.evals == start.evals and not other:
         return
     # Of one that a comparison began, the same command would be this one.
     again = stored.model_copy(update={"command": stored.command or None}).resume_command(path)
-    if stored.evals:
+    if other:
+        what = "it was begun with other lm-eval tasks (files, --task or --limit) than are given now"
+        do_next = f"{again}, with the task files as they were, or name another folder"
+    elif stored.evals:
         what, do_next = "it was begun with lm-eval tasks, and none are given now", again
     else:
         what = "it was begun without lm-eval tasks, and some are given now"
         do_next = f"{again}, or name another folder"
-    raise capture_error(start.header.target, path, f"cannot be resumed: {what}", do_next=do_next)
+    raise capture_error(
+        start.header.target,
+        path,
+        f"cannot be resumed: {what}",
+        facts=facts if other else None,
+        do_next=do_next,
+    )
 
 
 def header_differences(stored: CaptureHeader, new: CaptureHeader) -> dict[str, str]:

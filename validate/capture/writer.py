@@ -73,6 +73,7 @@ class CaptureWriter:
         command: The command that takes it up, as ``resume_command`` wants it; None: not known.
         evals: Whether ``close`` will be given evals; None: not known. A capture is not resumed
             without the evals that it was begun with, nor with any that it was begun without.
+        eval_plan: ``plan_digest`` of them; None: not known. Another one is not resumed.
 
     Raises:
         CaptureError: The folder holds something else, another header or
@@ -89,6 +90,7 @@ class CaptureWriter:
         shard_prompts: int = SHARD_PROMPTS,
         command: Sequence[str] | None = None,
         evals: bool | None = None,
+        eval_plan: str | None = None,
     ) -> None:
         self._root = path
         self._label = header.target
@@ -99,6 +101,7 @@ class CaptureWriter:
             recording=uuid.uuid4().hex,
             command=None if command is None else tuple(command),
             evals=evals,
+            eval_plan=eval_plan,
         )
         self._next = start.resume_command(path)
         self._pending: list[Held] = []

@@ -8,9 +8,10 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 import validate
 from validate.cli import (
@@ -36,12 +37,37 @@ PLACES = (
     "--prompts",
 )
 """Options that name a file or a folder."""
+KEPT = {"selftest": "run the same command again: rows that were judged are kept"}
+"""What a command that was interrupted keeps; a recording says it itself."""
 TRACEBACK = "--traceback"
 PLAIN = 1_000
 """Characters of a line that is surely short enough to be told whole."""
 
+
+class _InterruptedError(Exception):
+    """An interruption that carries what is to be told, which the parser would drop."""
+
+
+class _Commands(typer.core.TyperGroup):
+    """The parser's group of commands, but an interruption keeps its text."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that ``ctx`` holds.
+
+        Raises:
+            _InterruptedError: In place of an interruption with a text.
+        """
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            if not error.args:
+                raise
+            raise _InterruptedError(*error.args) from error
+
+
 app = typer.Typer(
     name="validate",
+    cls=_Commands,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -117,12 +143,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         _refuse_empty(arguments)
         code = _run(arguments)
         sys.stdout.flush()
+    except _InterruptedError as error:
+        print(f"interrupted; {_harmless(str(error))}", file=sys.stderr)
+        code = EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001  the last line of defence; every error gets a code
         if debug:
             _print_traceback()
         code = _report(error)
     except KeyboardInterrupt:
-        print("interrupted; an unfinished capture is taken up again", file=sys.stderr)
+        kept = KEPT.get(next(iter(arguments), ""))
+        print(f"interrupted; {kept}" if kept else "interrupted", file=sys.stderr)
         code = EXIT_INTERRUPTED
     return code
 

@@ -55,8 +55,10 @@ def capture(
             "  do next: name another folder, or --resume to take up an interrupted capture"
         )
         raise InputError(msg)
-    options = (("--prompts", prompts), ("--tasks", tasks), ("--device", device))
-    given = [word for name, value in options if value for word in (name, str(value))]
+    # Places in full: the command may be given from another folder.
+    places = (("--prompts", prompts), ("--tasks", tasks))
+    given = [w for key, place in places if place for w in (key, str(place.absolute()))]
+    given += ["--device", device] if device else []
     command = ("capture", *given)
     with show_progress() as progress, recording(out):
         record_target(

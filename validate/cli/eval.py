@@ -47,7 +47,8 @@ def evaluate(
     plan = plan_evals(tasks, out, project=project, names=task or (), limit=limit)
     check_folder(plan, out, resume=resume)
     name, chosen = read_prompts(None, project) if whole else ("none", ())
-    options = (("--tasks", tasks), *(("--task", name) for name in task or ()))
+    # The place in full: the command may be given from another folder.
+    options = (("--tasks", tasks.absolute()), *(("--task", name) for name in task or ()))
     options += (("--limit", limit), ("--device", device))
     given = [word for name, value in options if value for word in (name, str(value))]
     command = ("eval", *given, *(("--whole",) if whole else ()))

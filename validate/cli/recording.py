@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from validate.capture.resume import with_next_step
+from validate.capture.messages import cause
+from validate.capture.resume import to_take_up, with_next_step
 from validate.errors import CaptureError
 
 __all__ = ["own_modules", "recording"]
@@ -30,11 +31,16 @@ def own_modules() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def recording(out: Path) -> Iterator[None]:
+def recording(out: Path, *, option: str | None = "--out") -> Iterator[None]:
     """Say of a recording into ``out`` that ended early how it is taken up.
+
+    Args:
+        out: Folder of the capture.
+        option: That names the folder; None where the user does not choose it.
 
     Raises:
         CaptureError: As raised inside, or in place of an error of the file system.
+        KeyboardInterrupt: As raised inside, with how what is there is taken up.
     """
     try:
         with own_modules():
@@ -44,8 +50,22 @@ def recording(out: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _CANNOT_WRITE:
             raise
-        msg = (
-            f"{error.filename or out}: the recording could not be written: {error.strerror}\n"
-            "  do next: free space, or name another folder with --out"
+        raise with_next_step(CaptureError(_unwritten(error, option)), out) from error
+    except KeyboardInterrupt as error:
+        told = to_take_up(out)
+        if told is None:
+            raise
+        raise KeyboardInterrupt(told) from error
+
+
+def _unwritten(error: OSError, option: str | None) -> str:
+    """What is said of a file that could not be written; not every error names it."""
+    what = f"the recording could not be written: {cause(error)}"
+    if error.filename is None:
+        return (
+            f"{what}, at a place that the system does not name\n"
+            "  do next: free space (the capture, its evals, runs and the temporary folder may lie "
+            "on different disks)"
         )
-        raise with_next_step(CaptureError(msg), out) from error
+    other = "" if option is None else f", or name another folder with {option}"
+    return f"{error.filename}: {what}\n  do next: free space there{other}"

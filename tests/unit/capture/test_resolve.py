@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from validate.capture import devices, goldens, resolve as resolving
+from tests.captures import make_header
+from validate.capture import CaptureWriter, devices, goldens, resolve as resolving
 from validate.capture.devices import choose_device
 from validate.capture.project import Project, load_project
 from validate.capture.provenance import sources_digest
@@ -31,10 +32,14 @@ class FakeBackend(types.ModuleType):
     def __init__(self) -> None:
         super().__init__(BACKEND)
         self.calls: list[dict[str, Any]] = []
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
+        self.begins = False
 
     def record(self, *, out: Path, **arguments: Any) -> None:
         self.calls.append(arguments | {"out": out})
+        if self.begins:
+            with CaptureWriter(out, header=make_header(PROMPTS), command=arguments["command"]):
+                raise KeyboardInterrupt
         out.mkdir(parents=True, exist_ok=True)
         if self.error is not None:
             (out / "shard.partial").write_text("half", "utf-8")
@@ -145,6 +150,30 @@ def test_unfinished_capture_is_taken_up_again(backend: FakeBackend, project: Pro
 
     assert not done.reused
     assert [call["resume"] for call in backend.calls] == [False, True]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_an_interrupted_capture_says_that_the_same_command_takes_it_up(
+    backend: FakeBackend, project: Project, *, fresh: bool
+) -> None:
+    backend.begins = True
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        take("rocm", project, fresh=fresh)
+    assert str(caught.value) == (
+        f"{backend.calls[0]['out']} holds what was recorded; to take it up: "
+        f"run the same command again{' without --fresh' if fresh else ''}"
+    )
+
+
+def test_an_interruption_with_nothing_to_take_up_claims_nothing(
+    backend: FakeBackend, project: Project
+) -> None:
+    backend.error = KeyboardInterrupt()
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        take("rocm", project)
+    assert str(caught.value) == ""
 
 
 def test_unfinished_capture_of_another_commit_is_begun_anew(

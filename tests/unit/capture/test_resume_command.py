@@ -7,6 +7,7 @@ import pytest
 from tests.captures import PROOF, make_header, make_prompt, write_capture
 from tests.unit.capture.test_evals import made
 from validate.capture import CaptureWriter, open_capture
+from validate.capture.eval_plan import plan_digest, plan_evals
 from validate.capture.messages import resume_command
 from validate.capture.project import find_project
 from validate.capture.resolve import open_stored
@@ -117,6 +118,50 @@ def test_tasks_left_out_are_named_and_not_the_threads_that_evals_halve(tmp_path)
         f"rocm:pad=tile: {tmp_path}/c: cannot be resumed: it was begun with lm-eval tasks, and none "
         f"are given now\n  do next: {PLAIN}{tmp_path}/c --prompts mine.jsonl --tasks suites/tasks"
     )
+
+
+@pytest.mark.parametrize("command", [TASKS, None])
+def test_other_tasks_than_it_was_begun_with_are_refused(tmp_path, command):
+    begin(tmp_path / "c", threads=2, command=command, evals=True, eval_plan="a" * 64)
+    options = "--prompts mine.jsonl --tasks suites/tasks" if command else "--tasks FOLDER"
+
+    told = refusal(tmp_path / "c", threads=4, command=TASKS, evals=True, eval_plan="b" * 64)
+    assert told == (
+        f"rocm:pad=tile: {tmp_path}/c: cannot be resumed: it was begun with other lm-eval tasks "
+        "(files, --task or --limit) than are given now\n"
+        f"  stored : {'a' * 64}\n  now    : {'b' * 64}\n"
+        f"  do next: {PLAIN}{tmp_path}/c {options}, with the task files as they were, or name "
+        "another folder"
+    )
+
+
+def test_a_recording_keeps_its_tasks_and_older_ones_that_tell_none_are_taken_up(tmp_path):
+    first = begin(tmp_path / "c", command=TASKS, evals=True)
+
+    assert begin(tmp_path / "c", resume=True, evals=True, eval_plan="a" * 64) == first
+    assert begin(tmp_path / "c", resume=True, evals=True, eval_plan="a" * 64) == first
+    assert begin(tmp_path / "c", resume=True, evals=True) == first
+    assert "other lm-eval tasks" in refusal(tmp_path / "c", evals=True, eval_plan="b" * 64)
+
+
+def test_the_digest_of_a_plan_tells_files_tasks_and_documents_apart(tmp_path):
+    for name in ("one", "same", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "t.yaml").write_text("b" if name == "other" else "a")
+
+    def digest(folder="one", names=("x", "y"), limit=3):
+        plan = plan_evals(
+            tmp_path / folder,
+            tmp_path / "out",
+            project=find_project(Path.cwd()),
+            names=names,
+            limit=limit,
+        )
+        return plan_digest(plan)
+
+    others = [digest("other"), digest(names=("x",)), digest(names=()), digest(limit=None)]
+    assert len({digest(), *others}) == 5
+    assert digest("same") == digest(names=("y", "x", "x")) == digest()
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,43 @@ def test_interruption_exits_130(
     raising(KeyboardInterrupt(), monkeypatch)
 
     assert main(["list", "faults"]) == EXIT_INTERRUPTED == 130
-    assert capsys.readouterr().err == "interrupted; an unfinished capture is taken up again\n"
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["selftest"], "; run the same command again: rows that were judged are kept"),
+        (["capture", "--target", "rocm", "--out", "nowhere"], ""),
+        (["golden", "verify"], ""),
+    ],
+)
+def test_interruption_says_what_its_command_keeps(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    said: str,
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("validate.cli.session.open_project", stop)
+    monkeypatch.setattr("validate.cli.verify.open_project", stop)
+
+    assert main(words) == EXIT_INTERRUPTED
+    assert capsys.readouterr().err == f"interrupted{said}\n"
+
+
+def test_interruption_prints_what_it_carries(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raising(KeyboardInterrupt("out holds \x1b[2J; to take it up: again"), monkeypatch)
+
+    assert main(["list", "faults"]) == EXIT_INTERRUPTED
+    said = capsys.readouterr().err
+    assert said.startswith("interrupted; out holds ")
+    assert said.endswith("; to take it up: again\n")
+    assert "\x1b" not in said
 
 
 def test_closed_stdout_is_no_traceback_and_no_success() -> None:

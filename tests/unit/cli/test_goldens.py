@@ -1,5 +1,6 @@
 """``golden``: recorded beside the old and swapped in, verified by a sample, calibrated by rules."""
 
+import errno
 import sys
 import types
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.captures import make_header, make_prompt, write_capture
 from tests.fakes import FakeSide
 from tests.unit.run.made import gate, run, side
+from validate.capture import CaptureWriter
 from validate.capture.goldens import backend_digest, read_verified, stale_reason, write_verified
 from validate.capture.project import Project, load_project
 from validate.cli import main
@@ -123,6 +125,87 @@ def test_recording_begins_anew_unless_it_is_resumed(
     assert not (project.folder("cuda") / "old").exists()
     main(["golden", "record", "cuda", "--device", "cpu", "--resume"])
     assert [call["resume"] for call in calls] == [False, True]
+
+
+def begin(partial: Path, command: tuple[str, ...] | None = None) -> None:
+    with CaptureWriter(partial, header=make_header(PROMPTS), command=command):
+        pass
+
+
+def test_an_unfinished_recording_is_not_deleted_unasked(
+    calls: list[dict[str, Any]], project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is recorded, of a golden that is named before it either."""
+    partial = project.folder("cuda-repeat").with_name(".cuda-repeat.partial")
+    begin(partial, ("golden record", "cuda-repeat", "--device", "cpu"))
+
+    assert main(["golden", "record", "cuda", "cuda-repeat", "--device", "cpu"]) == 2
+    assert capsys.readouterr().err == (
+        f"InputError: 'cuda-repeat': {partial} holds an unfinished recording; nothing was done\n"
+        "  do next: validate golden record --resume cuda-repeat --device cpu, or remove "
+        f"{partial} to begin anew\n"
+    )
+    assert (partial / "journal.jsonl").is_file()
+    assert calls == []
+
+
+@pytest.mark.parametrize("name", ["journal.jsonl", "manifest.json"])
+def test_a_recording_that_cannot_be_read_is_not_deleted_either(
+    calls: list[dict[str, Any]],
+    project: Project,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    partial = project.folder("cuda").with_name(".cuda.partial")
+    partial.mkdir(parents=True)
+    (partial / name).write_text("{}\n", "utf-8")
+
+    words = ["golden", "record", "cuda", "--device", "cpu", "--prompts"]
+    assert main([*words, "suites/prompts/default.jsonl"]) == 2
+    place = Path.cwd() / "suites/prompts/default.jsonl"
+    again = f"validate golden record --resume cuda --device cpu --prompts {place}"
+    assert f"  do next: {again}, or remove {partial}" in capsys.readouterr().err
+    assert (partial / name).is_file()
+
+
+def test_an_interrupted_golden_prints_its_command_and_exits_130(
+    calls: list[dict[str, Any]],
+    project: Project,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stop(**given: Any) -> None:
+        begin(given["out"], given["command"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules[BACKEND], "record", stop)
+    words = ["golden", "record", "cuda", "--device", "cpu", "--tasks", "my tasks"]
+
+    assert main(words) == 130
+    partial = project.folder("cuda").with_name(".cuda.partial")
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"interrupted; {partial} holds what was recorded; to take it up: validate golden record "
+        f"--resume cuda --device cpu --tasks '{Path.cwd()}/my tasks'"
+    )
+
+
+def test_a_golden_on_a_full_disk_is_no_bug_and_names_no_option_that_it_lacks(
+    calls: list[dict[str, Any]],
+    project: Project,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(**given: Any) -> None:
+        begin(given["out"], given["command"])
+        raise OSError(errno.ENOSPC, "No space left on device", "results")
+
+    monkeypatch.setattr(sys.modules[BACKEND], "record", full)
+
+    assert main(["golden", "record", "cuda", "--device", "cpu"]) == 4
+    said = capsys.readouterr().err
+    assert "results: the recording could not be written: No space left on device" in said
+    assert "to take it up: validate golden record --resume cuda --device cpu" in said
+    assert "--out" not in said
 
 
 def held(batch: int, tagged: int, plain: int) -> FakeSide:

@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,8 @@ from validate.cli import main
 from validate.cli.recording import own_modules, recording
 from validate.errors import CaptureError, InputError
 
+HERE = Path.cwd()
+TASKS = HERE / "suites/tasks"
 COMMAND = ("eval", "--tasks", "my tasks", "--limit", "3")
 
 
@@ -72,10 +75,63 @@ def test_a_damaged_journal_adds_nothing(tmp_path):
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS])
 def test_a_file_that_cannot_be_written_is_no_bug(tmp_path, code):
-    told = rf"^samples: the recording could not be written: {os.strerror(code)}\n  do next: free"
+    told = (
+        rf"^samples: the recording could not be written: {os.strerror(code)} \({errno.errorcode[code]}\)"
+        r"\n  do next: free space there, or name another folder with --out$"
+    )
 
     with pytest.raises(CaptureError, match=told), recording(tmp_path / "out"):
         raise OSError(code, os.strerror(code), "samples")
+
+
+def test_a_full_disk_at_an_unknown_place_does_not_blame_the_folder(tmp_path):
+    with pytest.raises(CaptureError) as caught, recording(tmp_path / "out"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert str(caught.value) == (
+        "the recording could not be written: No space left on device (ENOSPC), at a place that "
+        "the system does not name\n"
+        "  do next: free space (the capture, its evals, runs and the temporary folder may lie on "
+        "different disks)"
+    )
+
+
+def test_a_recording_whose_folder_is_given_is_sent_to_no_option(tmp_path):
+    with pytest.raises(CaptureError) as caught, recording(tmp_path / "out", option=None):
+        raise OSError(errno.ENOSPC, "No space left on device", "samples")
+    assert str(caught.value).endswith("\n  do next: free space there")
+
+
+def test_an_interruption_tells_the_command_that_takes_the_recording_up(tmp_path):
+    out = begun(tmp_path / "out")
+
+    with pytest.raises(KeyboardInterrupt) as caught, recording(out):
+        raise KeyboardInterrupt
+    assert str(caught.value) == (
+        f"{out} holds what was recorded; to take it up: validate eval --resume --target "
+        f"rocm:pad=tile --out {out} --tasks 'my tasks' --limit 3"
+    )
+
+
+def test_an_interruption_that_left_nothing_to_take_up_tells_nothing(tmp_path):
+    with pytest.raises(KeyboardInterrupt) as caught, recording(tmp_path / "out"):
+        raise KeyboardInterrupt
+    assert str(caught.value) == ""
+
+
+def test_an_interrupted_capture_prints_its_command_and_exits_130(tmp_path, capsys, monkeypatch):
+    def stop(*_, out, command, **__):
+        with CaptureWriter(out, header=make_header([make_prompt(0)]), command=command):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("validate.capture.resolve.record_target", stop)
+    monkeypatch.setattr("validate.cli.session.load_prompts", lambda _: ())
+    out = tmp_path / "out"
+
+    assert main(["capture", "--target", "rocm", "--device", "cpu", "--out", str(out)]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"interrupted; {out} holds what was recorded; to take it up: validate capture --resume "
+        f"--target rocm:pad=tile --out {out} --device cpu"
+    )
 
 
 @pytest.mark.parametrize("error", [InputError("no"), OSError(errno.ENOENT, "no"), ValueError("no")])
@@ -122,17 +178,20 @@ def test_tasks_are_checked_before_anything_is_recorded(tmp_path, capsys, monkeyp
         (["capture"], ("capture",)),
         (
             ["capture", "--device", "cpu", "--tasks", "suites/tasks", "--prompts", "p.jsonl"],
-            ("capture", "--prompts", "p.jsonl", "--tasks", "suites/tasks", "--device", "cpu"),
+            ("capture", "--prompts", HERE / "p.jsonl", "--tasks", TASKS, "--device", "cpu"),
         ),
-        (["eval", "--tasks", "suites/tasks"], ("eval", "--tasks", "suites/tasks")),
+        (["eval", "--tasks", "suites/tasks"], ("eval", "--tasks", TASKS)),
         (
             ["eval", "--whole", "--limit", "3", "--task", "k3_copy", "--tasks", "suites/tasks"],
-            ("eval", "--tasks", "suites/tasks", "--task", "k3_copy", "--limit", "3", "--whole"),
+            ("eval", "--tasks", TASKS, "--task", "k3_copy", "--limit", "3", "--whole"),
         ),
     ],
 )
 def test_a_recording_knows_the_command_that_takes_it_up(tmp_path, monkeypatch, words, command):
-    """What stops it here stands for any end; all options but --resume, --target and --out."""
+    """What stops it here stands for any end; all options but --resume, --target and --out.
+
+    Places are whole, for it may be given from another folder.
+    """
     calls = []
 
     def stop(*_, **given):
@@ -143,4 +202,4 @@ def test_a_recording_knows_the_command_that_takes_it_up(tmp_path, monkeypatch, w
     monkeypatch.setattr("validate.cli.session.load_prompts", lambda _: ())
 
     assert main([*words, "--target", "rocm", "--out", str(tmp_path / "out")]) == 2
-    assert calls == [command]
+    assert calls == [tuple(map(str, command))]

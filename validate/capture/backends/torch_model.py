@@ -17,6 +17,7 @@ from validate.capture.backends._speculative_options import (
     speculative_options,
 )
 from validate.capture.backends.evals_beside import EvalsAsked, room_beside, start_evals
+from validate.capture.backends.lm_eval_run import task_names
 from validate.capture.backends.torch_batch import (
     STREAM_TOKENS,
     Runner,
@@ -26,9 +27,11 @@ from validate.capture.backends.torch_batch import (
 from validate.capture.backends.torch_paths import PATH_DEFAULTS, make_runner
 from validate.capture.backends.torch_speculative import Speculation
 from validate.capture.digest import file_sha256, json_sha256, prompt_set_digest
-from validate.capture.eval_plan import EvalPlan
+from validate.capture.eval_plan import EvalPlan, plan_digest
+from validate.capture.messages import capture_error, some
 from validate.capture.project import DEFAULT_WEIGHTS, Project, find_project
 from validate.capture.provenance import collect_provenance, sources_digest
+from validate.capture.reader import open_capture
 from validate.capture.writer import CaptureWriter
 from validate.errors import InputError
 from validate.models import (
@@ -238,6 +241,31 @@ def _identity(
     return identity.model_copy(update={"drafter_digest": digest})
 
 
+def _require_tasks(out: Path, plan: EvalPlan, target: str) -> None:
+    """Refuse to give a whole capture for one with other evals; a manifest keeps no plan.
+
+    Raises:
+        CaptureError: Its tasks are others, or ran on more documents than are wanted.
+    """
+    held = open_capture(out, label=target).evals
+    docs = {} if held is None else {task.name: task.docs for task in held.tasks.values()}
+    wanted = task_names(plan.tasks, plan.names)
+    most = max(docs.values(), default=0)
+    if docs.keys() == set(wanted) and (plan.limit is None or most <= plan.limit):
+        return
+    limit = "all" if plan.limit is None else f"at most {plan.limit}"
+    raise capture_error(
+        target,
+        out,
+        "is whole, with other lm-eval tasks than are given now; nothing was run",
+        facts={
+            "stored": f"{some(docs)}, up to {most} documents",
+            "now": f"{some(list(wanted))}, {limit} documents",
+        },
+        do_next="name another folder",
+    )
+
+
 def _write(
     runner: Runner,
     prompts: Sequence[Prompt],
@@ -258,11 +286,18 @@ def _write(
     began, finished = time.perf_counter(), 0
     with (
         CaptureWriter(
-            out, header=header, resume=resume, command=command, evals=evals is not None
+            out,
+            header=header,
+            resume=resume,
+            command=command,
+            evals=evals is not None,
+            eval_plan=None if evals is None else plan_digest(evals.plan),
         ) as writer,
         contextlib.ExitStack() as stack,
     ):
         stored = writer.done
+        if evals is not None and writer.complete:
+            _require_tasks(out, evals.plan, header.target)
         scoring = None
         if evals is not None and not writer.complete:
             scoring = stack.enter_context(

@@ -1,9 +1,13 @@
 """Answers on disk: one file a model, never read for another one, taken up line by line."""
 
+import errno
+import json
+import os
 from pathlib import Path
 
 import pytest
 
+from validate.capture import durable
 from validate.capture.backends.lm_eval_cache import Answers
 from validate.errors import CaptureError
 
@@ -64,6 +68,91 @@ def test_a_line_cut_short_does_not_count_and_is_written_over(tmp_path: Path) -> 
     assert (again.get("a"), again.get("b")) == ([1], None)
     again.add({"b": [2]}, {})
     assert first.path.read_bytes() == whole
+
+
+DAMAGE = {
+    "zeroed": lambda line: b"\0" * len(line),
+    "no JSON": lambda line: line[1:],
+    "cut, with a newline": lambda line: line[:-5],
+    "altered": lambda line: line.replace(b"-1.5", b"-2.5").replace(b"1111", b"2222"),
+    "no digest": lambda line: json.dumps(json.loads(line)["record"]).encode(),
+    "a list": lambda line: b"[1]",
+    "not UTF-8": lambda line: b"\xff" + line[1:],
+}
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_line_is_refused_and_not_taken_for_an_answer(
+    tmp_path: Path, how: str, number: int
+) -> None:
+    first = answers(tmp_path, model=ONE, resume=False)
+    first.add({"a": [-1.5]}, {"mla": 3})
+    first.add({"b": [-1.5]}, {"mla": 3})
+    lines = first.path.read_bytes().split(b"\n")
+    lines[number - 1] = DAMAGE[how](lines[number - 1])
+    damaged = b"\n".join(lines)
+    first.path.write_bytes(damaged)
+
+    with pytest.raises(CaptureError) as caught:
+        answers(tmp_path, model=ONE, resume=True)
+    said = str(caught.value)
+    assert said.startswith(f"{first.path}: line {number} is damaged: ")
+    assert said.endswith(f"\n  do next: remove {first.path}; the answers are computed again")
+    assert first.path.read_bytes() == damaged
+
+
+def test_a_line_of_another_kind_is_refused(tmp_path: Path) -> None:
+    first = answers(tmp_path, model=ONE, resume=False)
+    first.path.write_bytes(first.path.read_bytes() * 2)
+
+    with pytest.raises(CaptureError, match="line 2 is damaged: it does not hold answers, branches"):
+        answers(tmp_path, model=ONE, resume=True)
+
+
+@pytest.mark.parametrize("held", [b"", b'{"sha256":"12', b"\0" * 30])
+def test_a_file_without_a_first_line_is_begun_anew(tmp_path: Path, held: bytes) -> None:
+    """What a full disk leaves of the first write; it was refused as another model's."""
+    (tmp_path / f"{ONE[:32]}.jsonl").write_bytes(held)
+
+    answers(tmp_path, model=ONE, resume=True).add({"a": [1]}, {})
+
+    assert answers(tmp_path, model=ONE, resume=True).get("a") == [1]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS])
+def test_an_answer_that_cannot_be_written_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    held = answers(tmp_path, model=ONE, resume=False)
+    before = held.path.read_bytes()
+
+    def refuse(handle: int, chunk: bytes) -> None:
+        os.write(handle, chunk[:7])
+        raise OSError(code, os.strerror(code))  # as os.write does: without a file name
+
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "_write_all", refuse)
+        with pytest.raises(CaptureError) as caught:
+            held.add({"a": [1]}, {"mla": 1})
+    assert str(caught.value).startswith(
+        f"{held.path}: the answers of the evals could not be written: {os.strerror(code)} "
+        f"({errno.errorcode[code]})\n  do next: free space there"
+    )
+    assert "--out" not in str(caught.value)
+    assert held.path.read_bytes() == before
+    assert held.get("a") is None
+
+
+def test_a_cache_that_cannot_be_made_or_read_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        CaptureError, match=r"file/1+\.jsonl: .* could not be written: .*ENOTDIR|EEXIST"
+    ):
+        answers(tmp_path / "file", model=ONE, resume=True)
+    (tmp_path / f"{ONE[:32]}.jsonl").mkdir()
+    with pytest.raises(CaptureError, match=r"could not be written: .*EISDIR"):
+        answers(tmp_path, model=ONE, resume=True)
 
 
 def test_the_key_of_a_request_tells_tokens_and_arguments_apart() -> None:

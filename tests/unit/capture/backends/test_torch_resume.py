@@ -1,5 +1,6 @@
 """Recordings that are interrupted, taken up, repeated: the same bytes, and nothing overwritten."""
 
+import contextlib
 import functools
 import json
 from pathlib import Path
@@ -8,8 +9,11 @@ import pytest
 
 from tests.captures import files_of
 from tests.unit.capture.backends.recording import ONE, make_project, opened, record
+from tests.unit.capture.test_evals import made
 from validate.capture import CaptureWriter
 from validate.capture.backends import torch_batch, torch_model
+from validate.capture.backends.evals_beside import EvalsMade, EvalsRunning
+from validate.capture.eval_plan import EvalPlan
 from validate.errors import CaptureError
 
 
@@ -60,6 +64,60 @@ def test_an_interrupted_recording_resumes_to_the_same_bytes(one_prompt_a_group, 
     record("out", options=options, resume=True)
 
     assert stored("out") == stored("whole")
+
+
+def test_other_evals_than_a_recording_was_begun_with_are_refused(tmp_path, monkeypatch):
+    """They replaced those that were asked for first, whose answers were dropped."""
+
+    def stop(*_):
+        raise _StopError
+
+    monkeypatch.setattr(torch_model, "start_evals", stop)
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks/t.yaml").write_text("task: t")
+    plan = functools.partial(
+        EvalPlan,
+        tasks=tmp_path / "tasks",
+        results=tmp_path / "results",
+        cache=tmp_path / "cache",
+        root=tmp_path,
+    )
+    with pytest.raises(_StopError):
+        record("out", evals=plan(names=("t",)))
+
+    with pytest.raises(_StopError):
+        record("out", evals=plan(names=("t",)), resume=True)
+    for other in (plan(), plan(names=("u",)), plan(names=("t",), limit=3)):
+        with pytest.raises(CaptureError, match="it was begun with other lm-eval tasks"):
+            record("out", evals=other, resume=True)
+    (tmp_path / "tasks/t.yaml").write_text("task: u")
+    with pytest.raises(CaptureError, match="it was begun with other lm-eval tasks"):
+        record("out", evals=plan(names=("t",)), resume=True)
+
+
+def test_a_whole_capture_is_not_given_for_one_with_other_evals(tmp_path, monkeypatch):
+    """The evals that are written have three tasks, of two documents at most."""
+    scored = EvalsMade(made(), {}, 1.0)
+    running = EvalsRunning(lambda: None, lambda _: scored)
+    monkeypatch.setattr(torch_model, "start_evals", lambda *_: contextlib.nullcontext(running))
+    tasks = tuple(made().tasks)
+    (tmp_path / "tasks").mkdir()
+    for name in (*tasks, "other"):
+        (tmp_path / f"tasks/{name}.yaml").touch()
+    plan = functools.partial(
+        EvalPlan,
+        tasks=tmp_path / "tasks",
+        results=tmp_path / "results",
+        cache=tmp_path / "cache",
+        root=tmp_path,
+    )
+    whole = record("out", evals=plan(names=tasks, limit=2))
+
+    for same in (plan(names=tasks, limit=2), plan(names=tasks)):
+        assert record("out", evals=same, resume=True) == whole
+    for other in (plan(), plan(names=("other",)), plan(names=tasks, limit=1)):
+        with pytest.raises(CaptureError, match="is whole, with other lm-eval tasks than are given"):
+            record("out", evals=other, resume=True)
 
 
 def test_a_recording_stopped_inside_a_batch_runs_that_batch_again(monkeypatch, one_prompt_a_group):
