@@ -11,7 +11,7 @@ from tests.logit_cases import LEVELS
 from tests.measured import assert_measured, known
 from tests.topk import as_topk
 from tests.unit.metrics.renorm_made import artifact, side
-from tests.unit.metrics.spec_made import drafted, pair as spec_pair, side as spec_made_side
+from tests.unit.metrics.spec_made import PROMPT, drafted, pair as spec_pair, side as spec_made_side
 from validate.metrics import METRICS
 from validate.metrics._logit_rows import logit_rows
 from validate.metrics._places import Place
@@ -233,3 +233,23 @@ def test_drafts_with_no_token_in_their_own_place_are_not_shifted() -> None:
 
     assert found.breakdown["spec-sampled.agreement_-1"] == 1.0
     assert found.pattern == "spec-sampled: nothing was accepted in 20 steps"
+
+
+def test_a_shift_to_the_right_shows_where_nothing_stands_to_the_left() -> None:
+    """One step behind each prompt, whose last token is the anchor: tokens b, a for the draft a."""
+    streams = {}
+    for at in range(20):
+        x = drafted([1])
+        held = {name: x[name][1:] for name in ("tokens", *TOKEN_NAMES)}
+        held["tokens"], x["drafts"] = np.array([at + 40, at]), np.full((1, 1), at)
+        x["place"], x["confidence"] = np.full(1, PROMPT - 1), np.full((1, 1), 0.5 + at / 100)
+        streams[f"p-{at}"] = x | held
+    found = METRICS["speculative.health"](
+        spec_pair(spec_made_side({"spec-sampled": streams})), LEVELS
+    )
+
+    shown = {
+        shift: found.breakdown[f"spec-sampled.agreement_{shift}"] for shift in ("-1", "+0", "+1")
+    }
+    assert shown == {"-1": 0.0, "+0": 0.0, "+1": 1.0}
+    assert "drafts agree with the stream shifted by +1 (1.00 against 0.00)" in str(found.pattern)
