@@ -193,8 +193,7 @@ class TestGreedyUnexplained:
         assert (known(found.worst).prompt, known(found.worst).value) == ("p-1", 2.0)
 
     def test_without_greedy_speculation(self) -> None:
-        made = side({"sampled": {"p-0": plain([0, 0]), "p-1": plain([0, 1])}})
-        found = speculative_greedy_unexplained(pair(made), LEVELS)
+        found = speculative_greedy_unexplained(pair(self.cand(KIND, [0, 1])), LEVELS)
 
         assert found.undefined_kind == "no_data"
 
