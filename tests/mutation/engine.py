@@ -54,6 +54,13 @@ def sources_digest(rooms: Sequence[str]) -> str:
     return hashlib.sha256(told.encode()).hexdigest()
 
 
+def code_digest(room: str) -> str:
+    """Of the room's sources alone: what its mutants are mutants of."""
+    files = sorted(path_of(module) for module in files_of(room))
+    told = "".join(f"{hashlib.sha256(p.read_bytes()).hexdigest()}\n" for p in files)
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
 def run(plan: Plan, *, out: Path, settings_in: Any) -> None:
     """Append a result a line to ``out``; mutants that stand there already are not tried again."""
     until = None if plan.time_limit is None else time.monotonic() + plan.time_limit
@@ -99,6 +106,7 @@ def _draw(plan: Plan) -> tuple[dict[str, Any], Sequence[Mutant]]:
         "numpy": version("numpy"),
         "date": datetime.now(UTC).date().isoformat(),
         "sources": sources_digest(plan.rooms),
+        "code": {room: code_digest(room) for room in plan.rooms},
         "rooms": list(plan.rooms),
         "seed": plan.seed,
         "sample": plan.sample,

@@ -45,21 +45,48 @@ class Results:
 
 
 def read(files: Iterable[Path]) -> Results:
-    """The results in ``files``, which must be of the same sources; the later line counts."""
-    heads: list[Mapping[str, Any]] = []
+    """The results in ``files``, all of the same code; of a mutant the later line counts.
+
+    What a file tells of some of a room's mutants counts beside a file of all of them: so those
+    whom a new test kills are tried again alone.
+    """
+    head: dict[str, Any] = {}
     lines: dict[str, Mapping[str, Any]] = {}
     for file in files:
         first, *rest = (json.loads(text) for text in file.read_text(encoding="utf-8").splitlines())
-        heads.append(first)
+        head = _joined(head, first, file)
         lines |= {line["key"]: line for line in rest}
-    if not heads:
+    if not head:
         raise SystemExit("no file of results was given. Next: python -m tests.mutation run")
-    head = dict(heads[0])
-    for other in heads[1:]:
-        head["rooms"] = [*head["rooms"], *(r for r in other["rooms"] if r not in head["rooms"])]
-        for name in ("mutants", "left_out"):
-            head[name] = {**head[name], **other[name]}
     return Results(head=head, lines=list(lines.values()))
+
+
+def _joined(head: dict[str, Any], other: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Both heads as one; that of a run over some mutants counts none of those of all."""
+    if not head:
+        return dict(other)
+    known = head["code"]
+    for room, digest in other["code"].items():
+        if known.get(room, digest) != digest:
+            told = f"{file}: its mutants are of other code of {room} ({digest[:16]}, before {known[room][:16]})"
+            raise SystemExit(f"{told}. Next: run the mutants of one state of the code.")
+    some = bool(other["only"]) or other["sample"] is not None
+    joined = {
+        **head,
+        "rooms": [*head["rooms"], *(r for r in other["rooms"] if r not in head["rooms"])],
+        "code": {**known, **other["code"]},
+        "date": max(head["date"], other["date"]),
+    }
+    for name in ("tool", "python", "numpy"):
+        said = head[name].split(", ")
+        joined[name] = ", ".join([*said, *([] if other[name] in said else [other[name]])])
+    for name in ("mutants", "left_out"):
+        joined[name] = {**other[name], **head[name]} if some else {**head[name], **other[name]}
+    joined["failed_on_honest_code"] = {
+        **head.get("failed_on_honest_code", {}),
+        **other.get("failed_on_honest_code", {}),
+    }
+    return joined
 
 
 @cache
@@ -134,7 +161,7 @@ def write_report(results: Results, folder: Path) -> None:
         | {"why": explained.get(line["key"]), "equivalent": line["key"] in equivalents()}
         for line in results.survivors
     ]
-    names = ("date", "tool", "python", "numpy", "sources", "seed", "left_out")
+    names = ("date", "tool", "python", "numpy", "code", "seed", "left_out")
     told = {name: results.head[name] for name in names} | {
         "failed_on_honest_code": results.head.get("failed_on_honest_code", {}),
         "rooms": rooms,
@@ -153,7 +180,7 @@ def _markdown(told: Mapping[str, Any]) -> str:
         ", ".join(
             (told["date"], told["tool"], f"Python {told['python']}", f"NumPy {told['numpy']}")
         ),
-        f"Seed {told['seed']}, sources `{told['sources'][:16]}`.\n",
+        f"Seed {told['seed']}. Code: {', '.join(f'{r} `{d[:12]}`' for r, d in told['code'].items())}.\n",
         "| Room | Mutants | Tried | Killed | Stopped by time | Survived | Score | Without equivalent |",
         "|---|---|---|---|---|---|---|---|",
     ]

@@ -12,7 +12,7 @@ from cosmic_ray.mutating import MutationVisitor
 
 from tests.mutation.choice import EXCLUSIONS, OPERATORS, excluded, operator
 from tests.mutation.mutants import ROOMS, ROOT, files_of, mutants_of, shuffled
-from tests.mutation.report import Results, score, survivors_explained, tell
+from tests.mutation.report import Results, read, score, survivors_explained, tell
 
 SAMPLE = 12
 SEED = 1
@@ -115,6 +115,38 @@ def test_the_score_counts_what_a_test_could_judge():
     text = tell(results)
     assert "gates: 75.0% killed (2 killed, 1 timeout, 1 survived, 1 invalid; 5 of 5 tried)" in text
     assert "validate.gates.bound:3 in f (AddNot)\n-a\n+not a" in text
+
+
+def results_file(folder, name, states, *, code="a" * 64, only="", python="3.12.3", count=3):
+    """A file as ``run`` writes it: a head, then a line for each mutant and its status."""
+    head = {"head": True, "tool": "t", "python": python, "numpy": "2", "date": "2026-11-30"}
+    head |= {"rooms": ["gates"], "code": {"gates": code}, "seed": 1, "sample": None, "only": only}
+    head |= {"mutants": {"gates": count}, "left_out": {"gates": {}}}
+    lines = [
+        {"key": key, "module": "validate.gates.bound", "line": 1, "function": "f", "status": status}
+        for key, status in states.items()
+    ]
+    file = folder / name
+    file.write_text("".join(json.dumps(line) + "\n" for line in (head, *lines)), "utf-8")
+    return file
+
+
+def test_a_mutant_that_was_tried_again_counts_once_by_its_later_line(tmp_path):
+    every = results_file(tmp_path, "all", {"a": "killed", "b": "survived", "c": "survived"})
+    again = results_file(tmp_path, "b", {"b": "killed"}, only="bound", python="3.11.7", count=1)
+
+    found = read([every, again])
+    assert found.rooms()["gates"] == {"killed": 2, "survived": 1}
+    assert found.head["mutants"] == {"gates": 3}
+    assert found.head["python"] == "3.12.3, 3.11.7"
+
+
+def test_mutants_of_other_code_are_not_counted_together(tmp_path):
+    one = results_file(tmp_path, "one", {"a": "survived"})
+    other = results_file(tmp_path, "other", {"a": "killed"}, code="b" * 64, only="bound")
+
+    with pytest.raises(SystemExit, match=r"other: its mutants are of other code of gates \(bbbb"):
+        read([one, other])
 
 
 @pytest.mark.meta
