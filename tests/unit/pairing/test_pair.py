@@ -514,13 +514,12 @@ def test_oracle_differences_name_the_oracle():
 def test_evals_alone_are_refused_between_unlike_models_and_only_there():
     """Without prompts the model's identity is all that tells two runs apart."""
     other = side("rocm", {}, model=changed_model(weights_digest=digest("x"), weights="seed2"))
-    settings = {"near_tie": 0.0, "route_gap": 0.0}
 
-    made = pair_evals_alone(side("cuda", {}), side("rocm", {}), **settings)
+    made = pair_evals_alone(side("cuda", {}), side("rocm", {}), near_tie=0.25, route_gap=0.5)
 
-    assert made.prompts == ()
+    assert (made.prompts, made.near_tie, made.route_gap) == ((), 0.25, 0.5)
     with pytest.raises(IncomparableError, match="weights     : ref seed1"):
-        pair_evals_alone(side("cuda", {}), other, **settings)
+        pair_evals_alone(side("cuda", {}), other, near_tie=0.0, route_gap=0.0)
 
 
 def test_oracle_on_other_prompts_is_refused():
