@@ -80,6 +80,36 @@ def test_an_oracle_stores_float32():
         paired(side("rocm"), oracle=bent)
 
 
+def test_an_oracle_that_works_in_float32_is_asked_for_nothing_else():
+    bent = side("oracle", dtype="float32", path="oracle", **all_of(np.float16))
+    with pytest.raises(IncomparableError) as caught:
+        paired(side("rocm"), oracle=bent)
+    assert (
+        "p-0/logits: oracle holds float16, its manifest's dtype float32 asks for float32;"
+        in str(caught.value)
+    )
+
+
+@pytest.mark.parametrize("name", [n for n, kind in NATIVE.items() if kind is F32])
+def test_float64_where_a_path_of_bfloat16_works_in_float32_is_named(name):
+    """A log-sum-exp or a state kept wider than the path made it hides the path's own error."""
+    cand = side("rocm", **{name.replace(".", "__"): np.float64})
+
+    (reason,) = dtype_reasons(side("cuda"), cand, name="cand")
+
+    assert reason.facts == (
+        f"p-0/{name}: cand holds float64, its manifest's dtype bfloat16 asks for float32",
+    )
+
+
+def test_only_what_works_wide_may_be_float32_beside_float64():
+    """A path of float64 that stores its logits in float32 has rounded them."""
+    wide = all_of(np.float64) | {"spec__spec-sampled__p": F32, "prefill__mla__3__lse": F32}
+    paired(side("reference", dtype="float64", **wide))
+    with pytest.raises(IncomparableError, match=r"p-0/logits: cand holds float32, .* for float64"):
+        paired(side("reference", dtype="float64", **(wide | {"logits": F32})))
+
+
 def test_scores_and_loglikelihoods_of_evals_are_free():
     """Float32 by the format, beside a path of bfloat16."""
     names = ("evals/0.scores", "evals/12.loglikelihoods")

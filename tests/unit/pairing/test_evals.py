@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes import FakeSide
 from tests.lm_eval_folders import choice_samples, digest, text_samples, write_folder
-from tests.unit.metrics.evals_items import eval_pair, eval_side
+from tests.unit.metrics.evals_items import eval_pair, eval_side, item
 from validate.capture.importers import EvalFolder, open_lm_eval
 from validate.pairing.evals import match_evals
 
@@ -233,3 +233,75 @@ def test_other_configuration_is_a_reason_where_both_have_one() -> None:
     )
     assert match_evals(*sides(ref, ref)).reasons == ()
     assert match_evals(*sides(ref, {})).reasons == ()
+
+
+def asked(label: str, *items: Any, docs: int = 2) -> Any:
+    """A side of one task t whose head tells ``docs`` documents, whatever its items."""
+    task = eval_pair([], [], docs=docs).task
+    return eval_side(label, tasks={"t": task}, items=items)
+
+
+def test_only_ref_against_itself_is_the_same() -> None:
+    """A control of equal items is another run: its agreement is measured."""
+    ref, cand = (asked(label, item(0), item(1)) for label in ("cuda", "rocm"))
+
+    assert match_evals(ref, ref).same is True
+    assert match_evals(ref, cand).same is False
+
+
+@pytest.mark.parametrize(("more", "role"), [(0, "ref"), (1, "cand")])
+def test_items_of_one_side_alone_are_a_reason(more: int, role: str) -> None:
+    """The heads agree and one side holds an item more: nothing is dropped to make them fit."""
+    held = [[item(0), item(1)], [item(0), item(1)]]
+    held[more].append(item(2))
+
+    match = match_evals(asked("cuda", *held[0]), asked("rocm", *held[1]))
+
+    assert match.reasons == (f"task t: 1 items only in {role}, e.g. doc_id 2",)
+    assert match.pairs == ()
+
+
+@pytest.mark.parametrize("lost", ["doc_hash", "prompt_hash"])
+@pytest.mark.parametrize("role", ["ref", "cand"])
+def test_one_hash_of_the_two_is_not_enough_to_join_by(lost: str, role: str) -> None:
+    """Half a key would find no partner on the side that has both."""
+    whole, bare = (item(0), item(1)), tuple(item(doc, **{lost: None}) for doc in (0, 1))
+    held = (bare, whole) if role == "ref" else (whole, bare)
+
+    match = match_evals(asked("cuda", *held[0]), asked("rocm", *held[1]))
+
+    assert match.reasons == ()
+    (found,) = match.pairs
+    assert [(a.doc_id, b.doc_id) for a, b in zip(found.ref, found.cand, strict=True)] == [
+        (0, 0),
+        (1, 1),
+    ]
+
+
+def test_three_of_a_kind_are_joined_in_order() -> None:
+    """A question that the data set holds three times is three items."""
+    thrice = [item(doc, doc_hash="d", prompt_hash="p", target_hash="g") for doc in (0, 1, 2)]
+
+    (found,) = match_evals(asked("a", *thrice, docs=3), asked("b", *thrice, docs=3)).pairs
+
+    assert [(a.doc_id, b.doc_id) for a, b in zip(found.ref, found.cand, strict=True)] == [
+        (0, 0),
+        (1, 1),
+        (2, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ref", "cand", "told"),
+    [
+        ("a" + "x" * 59, "b" + "x" * 59, ("a" + "x" * 59, "b" + "x" * 59)),
+        ("a" + "x" * 60, "b" + "x" * 60, ("a" + "x" * 44 + "…", "b" + "x" * 44 + "…")),
+        ("x" * 45, "x" * 61, ("x" * 45, "x" * 45 + "…")),
+    ],
+    ids=["sixty letters", "one more", "one is the start of the other"],
+)
+def test_settings_beyond_sixty_letters_are_cut(ref: str, cand: str, told: tuple[str, str]) -> None:
+    """Fifteen letters before the place where they part, and forty-five from it on."""
+    match = match_evals(*sides({"config": {"k": ref}}, {"config": {"k": cand}}))
+
+    assert match.reasons == (f"task t, k: ref {told[0]}, cand {told[1]}",)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes import FakeSide, digest, make_manifest, make_prompt, make_stream
 from validate.errors import IncomparableError
-from validate.pairing import pair
+from validate.pairing import pair, pair_evals_alone
 from validate.schema import Pair
 
 
@@ -88,7 +88,9 @@ def test_missing_and_extra_tensors_are_all_named():
     assert lines[0] == "ref 'cuda' and cand 'rocm' share 7 of 9 tensors; nothing was compared"
     assert "  only in ref : p-1/prefill.mla.3.out" in lines
     assert "  only in cand: p-1/prefill.mla.7.out" in lines
-    assert lines[-2].startswith("  likely cause: ")
+    assert lines[-2] == (
+        "  likely cause: the two captures name their layers or artifacts differently"
+    )
     assert lines[-1].startswith("  do next     : ")
 
 
@@ -272,8 +274,10 @@ def test_prompts_of_one_side_alone_are_named():
     lines = refusal(ref, cand)
 
     assert lines[0] == "ref 'cuda' and cand 'rocm' share 2 of 3 prompts; nothing was compared"
+    assert lines[1] == "  prompts     : ref ran prompt set 'default', cand 'default'"
     assert "  only in ref : p-2" in lines
     assert "  only in cand: (none)" in lines
+    assert "  likely cause: another prompt set or an unfinished capture" in lines
 
 
 def test_other_token_ids_name_prompt_position_and_both_ids():
@@ -286,7 +290,18 @@ def test_other_token_ids_name_prompt_position_and_both_ids():
     lines = refusal(side("cuda"), cand)
 
     assert lines[0] == "ref 'cuda' and cand 'rocm' share 1 of 2 prompts; nothing was compared"
-    assert any("p-1: token ids differ from position 1 on (ref 2, cand 9)" in line for line in lines)
+    assert lines[1].endswith("; p-1: token ids differ from position 1 on (ref 2, cand 9)")
+    assert lines[-2].endswith(": another prompt set or an unfinished capture")
+
+
+def test_other_token_ids_under_one_digest_are_a_damaged_capture():
+    """The digest says one prompt set and the ids say two: a file was changed after it was written."""
+    prompts = side("cuda").prompts | {"p-1": make_prompt("p-1", [1, 9, 3])}
+
+    lines = refusal(side("cuda"), side("rocm", prompts=prompts))
+
+    assert lines[1].endswith("; p-1: token ids differ from position 1 on (ref 2, cand 9)")
+    assert lines[-2] == "  likely cause: a damaged capture"
 
 
 def test_a_prompt_that_continues_on_one_side_is_told_by_length():
@@ -326,6 +341,18 @@ def test_stream_missing_on_one_side():
         lines[0] == "ref 'cuda' and cand 'rocm' share 1 of 2 greedy streams; nothing was compared"
     )
     assert "  only in ref : p-1" in lines
+    assert lines[-1] == "  do next     : capture cand anew with the streams that only ref holds"
+
+
+def test_streams_of_another_kind_are_refused():
+    """A sampled stream beside a greedy one differs without any error."""
+    sampled = make_stream("p-0", [1, 2]).model_copy(update={"kind": "sampled"})
+    cand = side("rocm", streams={"p-0": sampled})
+
+    lines = refusal(side("cuda", streams={"p-0": [1, 2]}), cand)
+
+    assert lines[1] == "  streams     : p-0: ref is greedy, cand is sampled"
+    assert lines[-1] == "  do next     : capture cand anew with streams of ref's kind"
 
 
 def streaming(label: str, tokens: int, rows: int) -> FakeSide:
@@ -482,6 +509,17 @@ def test_oracle_differences_name_the_oracle():
     assert any(line.startswith("  oracle weights: ref seed1") for line in lines)
     assert any("the oracle carries the planted fault HD-05" in line for line in lines)
     assert "  only in oracle: (none)" in lines
+
+
+def test_evals_alone_are_refused_between_unlike_models_and_only_there():
+    """Without prompts the model's identity is all that tells two runs apart."""
+    other = side("rocm", {}, model=changed_model(weights_digest=digest("x"), weights="seed2"))
+
+    made = pair_evals_alone(side("cuda", {}), side("rocm", {}), near_tie=0.25, route_gap=0.5)
+
+    assert (made.prompts, made.near_tie, made.route_gap) == ((), 0.25, 0.5)
+    with pytest.raises(IncomparableError, match="weights     : ref seed1"):
+        pair_evals_alone(side("cuda", {}), other, near_tie=0.0, route_gap=0.0)
 
 
 def test_oracle_on_other_prompts_is_refused():
