@@ -25,12 +25,12 @@ STATES = [
     for seed, words in PUBLISHED.items()
     for n, word in enumerate(words)
 ]
-"""State before an output, and the output. A key is the first state; a hash, with the next
-coordinate's bits exchanged in it, is the state of the next output."""
+"""State before an output, and the output. The key is the first state; its hash, with the bits
+of the first coordinate turned over, is the next state, and so on."""
 
 
 def steps(*words):
-    """As coordinates of one place each, the bits that differ."""
+    """Coordinates that turn the first word of each pair into the second: the bits that differ."""
     return [np.array([a ^ b], np.uint64) for a, b in words]
 
 
@@ -62,7 +62,7 @@ def test_coordinates_count_one_after_the_other():
 
 
 def test_a_negative_coordinate_is_read_as_twos_complement():
-    """Minus the complement's successor: the same 64 bits."""
+    """Less 2^64: the same 64 bits."""
     step = (PUBLISHED[0][0] ^ 1234567) - 2**64
 
     assert keyed_hash(0, np.array([step])).tolist() == [PUBLISHED[1234567][0]]

@@ -147,7 +147,8 @@ def test_against_scipy_for_every_dtype(dtype):
 
 
 def test_kl_has_no_bias_where_its_series_ends():
-    """|d| just below 1/2, where the series' last terms weigh most; rounding averages out."""
+    """|d| just below 1/2, where the series' last terms weigh most: one wrong by 1 in 156 shifts the mean
+    of 400 rows by 9e-16, and rounding averages out to 2e-16."""
     x = np.linspace(-7.0, -5.0, 400)
     ref = np.stack([np.zeros(400), x], axis=1)
     cand = np.stack([np.zeros(400), x + 0.5], axis=1)
@@ -156,7 +157,7 @@ def test_kl_has_no_bias_where_its_series_ends():
 
     for kl, left, right in ((found.kl, ref, cand), (found.kl_reverse, cand, ref)):
         expected = np.array([exact_kl(a, b) for a, b in zip(left, right, strict=True)])
-        assert abs(float(np.mean(kl / expected - 1.0))) < 3e-16
+        assert abs(float(np.mean(kl / expected - 1.0))) < 5e-16
 
 
 @pytest.mark.parametrize("size", [0.1, 0.6, 5.0, 29.5, 30.5, 31.5])

@@ -161,8 +161,13 @@ def test_rows_are_taken_for_the_likeliest_ids_unless_told_otherwise():
 
     If likelier ids may have been left out: 3/4 ln(3/4) + 3/4 ln 4 = 3/4 ln 3.
     """
-    known = {"ids": np.array([[2]]), "logits": np.zeros((1, 1)), "lse": np.log([4.0])}
-    side = TopKRows(**known, tail_mass=np.array([0.75]), row_min=np.zeros(1))
+    side = TopKRows(
+        ids=np.array([[2]]),
+        logits=np.zeros((1, 1)),
+        lse=np.log([4.0]),
+        tail_mass=np.array([0.75]),
+        row_min=np.zeros(1),
+    )
 
     assert_measured(topk_bounds(side, side).kl_high, [0.0], atol=1e-15, rtol=0)
     other = dataclasses.replace(side, top=False)
@@ -276,10 +281,10 @@ def test_refused(change, why):
 
 def test_a_later_row_that_holds_an_id_twice_is_named():
     """Neither of the equal ids is the row's smallest."""
-    good = kept(np.zeros((2, 4)), 3)
-    bad = dataclasses.replace(good, ids=np.array([[0, 1, 2], [3, 0, 3]]))
+    good = kept(np.zeros((3, 4)), 3)
+    bad = dataclasses.replace(good, ids=np.array([[0, 1, 2], [1, 2, 3], [3, 0, 3]]))
 
-    with pytest.raises(InputError, match="cand row 1 holds an id twice"):
+    with pytest.raises(InputError, match="cand row 2 holds an id twice"):
         topk_bounds(good, bad)
 
 
