@@ -59,6 +59,11 @@ def test_mismatch_share_adds_both_tolerances():
     assert mismatch_share(ref, cand, atol=0.1, rtol=0.01) == 0.5
 
 
+def test_mismatch_share_counts_what_is_outside():
+    """Of four values one is off by 1."""
+    assert mismatch_share(np.zeros(4), np.array([0.0, 0.0, 1.0, 0.0]), atol=0.5, rtol=0.0) == 0.25
+
+
 def test_scale_fit_against_least_squares():
     rng = np.random.default_rng(7)
     ref = rng.normal(size=(5, 3))

@@ -29,6 +29,12 @@ def test_count_by_kind_and_place():
     assert (found.size, found.first) == (4, (0, 1))
 
 
+def test_counts_of_the_two_infinities_are_not_mixed_up():
+    found = count_nonfinite(np.array([np.inf, -np.inf, -np.inf, np.nan, np.nan, np.nan]))
+
+    assert (found.positive, found.negative, found.nan) == (1, 2, 3)
+
+
 def test_all_finite_has_no_place():
     found = count_nonfinite(np.zeros(3, dtype=np.float32))
 
@@ -85,6 +91,16 @@ def test_logsumexp_by_hand():
     )
 
 
+@pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4)])
+def test_logsumexp_goes_over_the_last_axis(shape):
+    """Of four equal logits: ln 4 more than each; each vector has logits of its own."""
+    level = np.arange(math.prod(shape[:-1]), dtype=np.float64).reshape(shape[:-1])
+
+    found = logsumexp(np.zeros(shape) + level[..., None])
+
+    assert_measured(found, level + math.log(4), atol=0, rtol=1e-15)
+
+
 @pytest.mark.parametrize("bad", [[np.nan, 1.0], [np.inf, 1.0], [-np.inf, -np.inf]])
 def test_log_softmax_refuses_rows_without_a_law(bad):
     with pytest.raises(InputError, match="1 of 2 rows hold NaN or \\+inf, or are -inf throughout"):
@@ -94,3 +110,5 @@ def test_log_softmax_refuses_rows_without_a_law(bad):
 def test_log_softmax_refuses_an_empty_vocabulary():
     with pytest.raises(InputError, match="empty vocabulary"):
         log_softmax(np.zeros((2, 0)))
+    with pytest.raises(InputError, match=r"empty vocabulary: shape \(2, 3, 0\)"):
+        logsumexp(np.zeros((2, 3, 0)))

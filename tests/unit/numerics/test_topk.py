@@ -156,6 +156,40 @@ def test_one_likely_id_left_out():
     assert_measured(found.kl_high, [0.3681], atol=5e-5, rtol=0)
 
 
+def test_rows_are_taken_for_the_likeliest_ids_unless_told_otherwise():
+    """Uniform over four ids, one kept: the others have 1/4 each at most, so KL(p || p) is 0 at most.
+
+    If likelier ids may have been left out: 3/4 ln(3/4) + 3/4 ln 4 = 3/4 ln 3.
+    """
+    side = TopKRows(
+        ids=np.array([[2]]),
+        logits=np.zeros((1, 1)),
+        lse=np.log([4.0]),
+        tail_mass=np.array([0.75]),
+        row_min=np.zeros(1),
+    )
+
+    assert_measured(topk_bounds(side, side).kl_high, [0.0], atol=1e-15, rtol=0)
+    other = dataclasses.replace(side, top=False)
+    assert_measured(topk_bounds(other, side).kl_high, [0.75 * math.log(3)], atol=0, rtol=1e-15)
+
+
+def test_a_tail_may_be_all_there_is():
+    """The kept id has e^-20, and the tail is 1 to seven digits: nothing is known to differ."""
+    side = TopKRows(
+        ids=np.array([[3]]),
+        logits=np.array([[-20.0]]),
+        lse=np.zeros(1),
+        tail_mass=np.ones(1),
+        top=False,
+    )
+
+    found = topk_bounds(side, side)
+
+    assert (found.kl_low.tolist(), found.tvd_low.tolist()) == ([0.0], [0.0])
+    assert found.tvd_high.tolist() == [1.0]
+
+
 def test_equal_rows_have_exactly_zero_lower_bounds():
     a, _ = draw(1, 50, 3.0, 0.0)
     found = topk_bounds(kept(a, 5), kept(a, 5))
@@ -226,6 +260,7 @@ def test_no_rows():
     ("change", "why"),
     [
         ({"ids": np.array([[1, 1]])}, "cand row 0 holds an id twice"),
+        ({"tail_mass": np.array([1.5])}, r"cand row 0 has a tail outside \[0, 1\]"),
         ({"logits": np.array([[0.0, math.nan]])}, r"cand row 0 holds NaN or \+inf"),
         ({"tail_mass": np.array([-0.1])}, r"cand row 0 has a tail outside \[0, 1\]"),
         ({"tail_mass": np.array([math.nan])}, r"cand row 0 has a tail outside \[0, 1\]"),
@@ -242,6 +277,15 @@ def test_refused(change, why):
 
     with pytest.raises(InputError, match=why):
         topk_bounds(good, dataclasses.replace(good, **change))
+
+
+def test_a_later_row_that_holds_an_id_twice_is_named():
+    """Neither of the equal ids is the row's smallest."""
+    good = kept(np.zeros((3, 4)), 3)
+    bad = dataclasses.replace(good, ids=np.array([[0, 1, 2], [1, 2, 3], [3, 0, 3]]))
+
+    with pytest.raises(InputError, match="cand row 2 holds an id twice"):
+        topk_bounds(good, bad)
 
 
 def test_other_rows_are_refused():
