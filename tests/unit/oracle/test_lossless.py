@@ -9,6 +9,7 @@ from tests.measured import assert_measured
 from validate.errors import InputError
 from validate.oracle.lossless import (
     Asked,
+    Outcome,
     Rule,
     edge_distance,
     expected_acceptance,
@@ -155,10 +156,12 @@ RULES: tuple[Rule, ...] = ("chain", "target_only", "exact_match")
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_token_without_a_draft_follows_the_requested_law(rule):
-    for outcome in ("plain", "bonus"):
+    undrafted: tuple[Outcome, ...] = ("plain", "bonus")
+    for outcome in undrafted:
         for q in (Q, None):
             assert outcome_law(outcome, rule, P, q).tolist() == P.tolist()
-    for outcome in ("accepted", "resampled"):
+    drafted: tuple[Outcome, ...] = ("accepted", "resampled")
+    for outcome in drafted:
         with pytest.raises(InputError, match=rf"outcome '{outcome}' needs the drafter's law q"):
             outcome_law(outcome, rule, P, None)
 
