@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 from tests.mutation.mutants import ROOT
 
@@ -68,9 +69,14 @@ def preload(rooms: Iterable[str]) -> None:
 def unload(module: str) -> None:
     """Forget ``module`` and all that depend on it, and load the packages among them anew.
 
-    A package that is loaded anew finds its submodules which stayed.
+    A package that stays forgets its submodules that went, so that ``from package import module``
+    loads them anew too; one that is loaded anew finds those which stayed.
     """
     gone = {name for name in dependents(module) if sys.modules.pop(name, None) is not None}
+    for name in gone:
+        owner, _, short = name.rpartition(".")
+        if isinstance(getattr(sys.modules.get(owner), short, None), ModuleType):
+            delattr(sys.modules[owner], short)
     packages = sorted(name for name in gone if _files()[name].stem == "__init__")
     for package in packages:
         fresh = importlib.import_module(package)

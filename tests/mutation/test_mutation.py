@@ -149,6 +149,21 @@ def test_mutants_of_other_code_are_not_counted_together(tmp_path):
         read([one, other])
 
 
+def test_a_module_that_is_bent_is_bent_for_whoever_asks_its_package():
+    """The package stays loaded and held the honest module as its attribute."""
+    asked = (
+        "import validate.oracle.lossless; from tests.mutation.mutants import path_of; "
+        "from tests.mutation.trial import plant; name = 'validate.oracle.lossless'; "
+        "plant(name, path_of(name).read_text('utf-8') + '\\nBENT = True\\n'); "
+        "from validate.oracle import lossless; print(lossless.BENT)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+
+    assert found.stdout == "True\n", found.stderr
+
+
 @pytest.mark.meta
 @pytest.mark.slow
 def test_a_sample_of_the_mutants_is_killed(tmp_path):

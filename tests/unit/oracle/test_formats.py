@@ -114,3 +114,25 @@ def test_every_fp4_code_comes_back_at_every_scale():
 def test_rows_of_odd_length_are_refused():
     with pytest.raises(InputError, match="multiple of 32"):
         mxfp4_encode(np.zeros((1, 33)))
+
+
+def test_scale_codes_stop_at_both_ends():
+    """Code of 2^k is k - 2 + 127: 253 and 254 at 2^128 and 2^129, then 254; 1 and 0 at 2^-124."""
+    assert e8m0_values().shape == (256,)
+    large = 2.0 ** np.array([128, 129, 130, 131, 1000])
+    assert e8m0_of(large).tolist() == [253, 254, 254, 254, 254]
+    small = 2.0 ** np.array([-124, -125, -126, -127, -1000])
+    assert e8m0_of(small).tolist() == [1, 0, 0, 0, 0]
+
+
+def test_each_block_of_a_row_has_its_own_scale():
+    """Largest 6, 12 and 3: scales 1, 2 and 1/2; every element is one that its block holds."""
+    x = np.zeros((2, 96))
+    x[0, [0, 31, 32, 63, 64, 95]] = [6.0, -0.5, 12.0, 1.0, 3.0, -0.25]
+    x[1, [5, 40]] = [1.5, 3.0]
+
+    packed, scales = mxfp4_encode(x)
+
+    assert scales.tolist() == [[127, 128, 126], [125, 126, 0]]
+    assert packed.shape == (2, 48)
+    assert_measured(mxfp4_decode(packed, scales), x, atol=0, rtol=0)

@@ -1,5 +1,7 @@
 """Many rows at once against one at a time, and a few numbers by hand."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -107,3 +109,96 @@ def test_a_row_without_a_law_is_refused(bad):
 
     with pytest.raises(InputError, match=r"1 of 3 rows of logits hold NaN .* row 1 first"):
         requested_laws(logits, AskedRows.of(ASKED[:3], ties="all"))
+
+
+def laws(logits, *asked, ties="all"):
+    return requested_laws(np.atleast_2d(logits), AskedRows.of(list(asked), ties=ties))
+
+
+def test_top_one_alone_and_edges_that_are_met_exactly():
+    """Four ids of 1/4 each: half the mass is two of them, and all four reach the largest."""
+    even = np.zeros((4, 4))
+    found = laws(
+        even,
+        Asked(temperature=1.0, top_k=1),
+        Asked(temperature=1.0, top_p=0.5),
+        Asked(temperature=1.0, top_p=0.75),
+        Asked(temperature=1.0, min_p=1.0),
+        ties="exactly_k",
+    )
+
+    assert found[:2].tolist() == [[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]]
+    assert_measured(found[2], [1 / 3, 1 / 3, 1 / 3, 0.0], atol=0, rtol=1e-15)
+    assert found[3].tolist() == [0.25] * 4
+
+
+def test_a_filter_that_is_off_leaves_every_bit():
+    """Laws that miss a sum of 1 by a rounding: dividing them again would show."""
+    rows = np.random.default_rng(0).standard_normal((64, 11))
+    expected = np.exp(rows - rows.max(axis=1, keepdims=True))
+    expected /= expected.sum(axis=1, keepdims=True)
+    again = expected / expected.sum(axis=1, keepdims=True)
+    assert np.count_nonzero(np.any(again != expected, axis=1)) > 5
+
+    for off in (Asked(temperature=1.0), Asked(temperature=1.0, top_k=11)):
+        assert np.array_equal(laws(rows, *[off] * 64), expected)
+
+
+def plain_law(row):
+    weights = np.exp(row - row.max())
+    return weights / weights.sum()
+
+
+@pytest.mark.parametrize("ties", ["all", "exactly_k"])
+def test_a_mass_that_rounding_keeps_out_of_reach_keeps_all_that_there_is(ties):
+    """24 ids, one of them barred; p is one rounding below 1, their falling sum is more below.
+
+    Which rows do that is a matter of the machine's exponential; about one in five does.
+    """
+    nearly = float(np.nextafter(1.0, 0.0))
+    tried = 0
+    for seed in range(50):
+        row = np.random.default_rng(seed).integers(-8, 9, 24) / 4.0
+        row[5] = -np.inf
+        law = plain_law(row)
+        if not np.cumsum(np.sort(law)[::-1])[-1] < nearly * law.sum():
+            continue
+        tried += 1
+        found = laws(row, Asked(temperature=1.0, top_p=nearly), ties=ties)
+        assert_measured(found[0], law, atol=0, rtol=1e-15)
+    assert tried > 3
+
+
+def test_a_row_wider_than_a_part_is_taken_alone():
+    """Two rows of 131,073 ids: all mass on the last of one, half on each end of the other."""
+    logits = np.full((2, (1 << 17) + 1), -np.inf)
+    logits[0, -1] = logits[1, 0] = logits[1, -1] = 3.0
+
+    found = laws(logits, *[Asked(temperature=1.0)] * 2)
+
+    assert found[:, [0, 1, -1]].tolist() == [[0.0, 0.0, 1.0], [0.5, 0.0, 0.5]]
+
+
+def test_no_rows_of_one_id_have_no_laws():
+    assert requested_laws(np.empty((0, 1)), AskedRows.of([], ties="all")).shape == (0, 1)
+
+
+def test_the_mass_to_reach_is_a_share_of_what_the_row_sums_to():
+    """Sums roundings below 1, and a p between: five ids hold p times the sum, not p over it.
+
+    That they hold it is settled in exact fractions; they are then enough, and fewer are not.
+    """
+    tried = 0
+    for row in np.random.default_rng(1).standard_normal((200, 12)):
+        law = plain_law(row)
+        falling, total = np.sort(law)[::-1], float(law.sum())
+        five = float(np.cumsum(falling)[4])
+        p = five / total
+        exact = Fraction(p) * sum(map(Fraction, law.tolist())) <= sum(
+            map(Fraction, falling[:5].tolist())
+        )
+        if exact and p * total <= five < p / total:
+            tried += 1
+            found = laws(row, Asked(temperature=1.0, top_p=p))
+            assert np.count_nonzero(found) == 5
+    assert tried > 3

@@ -224,3 +224,15 @@ def test_a_nan_output_of_a_part_that_counts_is_kept():
 def test_merge_of_nothing_is_refused():
     with pytest.raises(ValueError, match=r"lse_merge: no parts to merge; give at least one"):
         lse_merge([])
+
+
+def test_latent_attention_of_rows_before_the_first_key_is_empty():
+    """Rows 0 and 1 belong to keys -2 and -1, which are elsewhere; row 2 sees key 0 alone."""
+    q, kv = np.ones((3, 2, 3)), np.array([[2.0, 3.0, 5.0], [7.0, 11.0, 13.0]])
+
+    part = latent_attention(q, kv, latent=2, scale=0.5, first=-2)
+
+    assert part.out[:2].tolist() == [[[0.0, 0.0]] * 2] * 2
+    assert np.isneginf(part.lse[:2]).all()
+    assert_measured(part.out[2], [[2.0, 3.0]] * 2, atol=0, rtol=1e-15)
+    assert_measured(part.lse[2], [5.0, 5.0], atol=0, rtol=1e-15)

@@ -1,5 +1,6 @@
 """The whole model: against a second forward pass, and against itself run in other pieces."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -177,3 +178,25 @@ def test_attention_layer_refuses_non_finite_rows(poison):
     match = r"layer 0 input holds 1 NaN or infinite values, first at row 2 channel 4"
     with pytest.raises(InputError, match=match):
         attention_layer(x, WEIGHTS, TINY, 0, state=LayerState())
+
+
+def test_greedy_runs_one_prefill_and_a_step_for_every_token_but_the_last(monkeypatch):
+    seen = []
+
+    def counted(ids, *args, **kwargs):
+        seen.append(len(ids))
+        return forward(ids, *args, **kwargs)
+
+    monkeypatch.setattr(sys.modules[greedy.__module__], "forward", counted)
+    greedy([3, 1, 4], WEIGHTS, TINY, steps=4)
+
+    assert seen == [3, 1, 1, 1]
+
+
+def test_attention_layer_names_the_first_of_several_non_finite_values():
+    x = np.zeros((3, TINY.hidden_size))
+    x[1, 2] = x[2, 0] = np.nan
+
+    match = r"layer 1 input holds 2 NaN or infinite values, first at row 1 channel 2"
+    with pytest.raises(InputError, match=match):
+        attention_layer(x, WEIGHTS, TINY, 1)

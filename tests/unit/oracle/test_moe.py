@@ -128,3 +128,15 @@ def test_rows_do_not_mix():
     alone = np.concatenate([moe(row[None], weights, **options).y for row in x])
 
     assert_measured(together.y, alone, atol=1e-15, rtol=1e-12)
+
+
+def test_the_divisor_of_the_weights_has_its_term_added():
+    """Two sigmoids of 1e-20 each: 1 / (1 + 1 + 1) of the weight, where 1e-20 is added."""
+    found = route(
+        np.ones((1, 1)),
+        router=np.full((2, 1), np.log(1e-20)),
+        correction_bias=np.zeros(2),
+        experts_per_token=2,
+    )
+
+    assert_measured(found.weights, [[1 / 3, 1 / 3]], atol=0, rtol=1e-12)

@@ -154,3 +154,29 @@ def test_wrong_arguments_are_refused():
         top_k_renorm_prob(ROW, 1.5)
     with pytest.raises(InputError, match="top_p holds NaN"):
         top_p_renorm_prob(ROW, math.nan)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -0.25])
+def test_a_damaged_row_keeps_nothing_and_the_next_all_that_is_its_own(bad):
+    rows = np.vstack([ROW, ROW, TIED.repeat(2)[1:6]])
+    rows[0, 3] = bad
+    rows[2] /= rows[2].sum()
+
+    assert ids(top_p_kept(rows, 0.6)) == [[], [0, 1], [1, 2, 3, 4]]
+    assert ids(min_p_kept(rows, 0.5)) == [[], [0, 1, 2], [1, 2, 3, 4]]
+    out = top_p_renorm_prob(rows, 0.6, damaged="zeros")
+    close(out[:2], [[0.0] * 5, [0.35 / 0.6, 0.25 / 0.6, 0, 0, 0]])
+    close(out[2], [0.0, 0.25, 0.25, 0.25, 0.25])
+
+
+def test_a_share_above_one_keeps_the_maximum():
+    assert ids(min_p_kept(TIED, 1.5)) == [[1, 2, 3]]
+    assert ids(min_p_kept(ROW, 7.0)) == [[0]]
+
+
+def test_rows_of_one_id_and_of_none():
+    one, none = np.array([[0.25]]), np.empty((2, 0))
+    for filtered, share in ((top_k_renorm_prob, 1), (top_p_renorm_prob, 0.5), (min_p, 0.5)):
+        close(filtered(one, share), [[1.0]])
+    for kept in (top_k_kept(none, 1), top_p_kept(none, 0.5), min_p_kept(none, 0.5)):
+        assert kept.shape == (2, 0)

@@ -50,3 +50,21 @@ def test_each_row_has_its_own_parameters():
         np.repeat(ROW, 3, axis=0), top_k=[1, 0, 5], top_p=[1.0, 0.5, 1.0], min_p=[0.0, 0.0, 1.0]
     )
     assert [np.flatnonzero(row).tolist() for row in out] == [[0], [0, 1], [0]]
+
+
+def test_one_mass_two_orders():
+    """0.82: three of four are 0.8 / 0.95 = 0.842 of what top-k left, but 0.8 of the whole row."""
+    found = {
+        order: filtered(ROW, top_k=4, top_p=0.82, min_p=0.0, order=order)
+        for order in ("top_k_first", "joint")
+    }
+
+    assert_measured(
+        found["top_k_first"], [[0.35 / 0.8, 0.25 / 0.8, 0.2 / 0.8, 0, 0]], atol=1e-15, rtol=1e-15
+    )
+    assert_measured(
+        found["joint"],
+        [[0.35 / 0.95, 0.25 / 0.95, 0.2 / 0.95, 0, 0.15 / 0.95]],
+        atol=1e-15,
+        rtol=1e-15,
+    )

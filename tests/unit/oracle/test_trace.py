@@ -142,3 +142,16 @@ def test_a_prompt_of_one_token_decodes_it(tags):
 def test_passes_count_what_ran():
     """One-shot, half and forced prefills plus the stream's own; 3 chunks of 4; 6 + 4 decode steps."""
     assert _run().passes == {"prefill": 4, "chunk": 3, "decode": 10}
+
+
+@pytest.mark.parametrize(("ids", "half"), [((7, 2), 1), ((7, 2, 5), 1), ((7, 2, 5, 3, 1), 2)])
+def test_a_prompt_of_two_tokens_prefills_one(ids, half):
+    """T = 2 and 3: n0 = 1, so a prefill of one token goes before the decode run."""
+    run = _run(ids=ids, prompt_length=1, chunk=1)
+
+    rows = len(ids) - half
+    assert run.tensors["decode.positions"].array.tolist() == list(range(half, len(ids)))
+    assert run.tensors["decode.logits"].array.shape == (rows, 19)
+    assert run.tensors["decode.prefix.attn.0.in"].array.shape == (half, 10)
+    assert run.tensors["decode.router.1.ids"].array.shape == (rows, 2)
+    assert run.passes == {"prefill": 4, "chunk": len(ids), "decode": rows + 4}

@@ -121,3 +121,36 @@ def test_greedy_stops_at_the_first_difference_and_at_the_length():
 def test_greedy_takes_the_lowest_index_of_a_tie():
     out = verify_greedy(np.array([[2]]), np.zeros((1, 2, 3)), vocab=3, draft_len=np.array([1]))
     assert out.ids.tolist() == [[0, -1]]
+
+
+def test_target_only_takes_a_certain_draft_whatever_the_divisor():
+    """p(x) = 1 reaches the single threshold; its coin 0.9 is above 1 / 2."""
+    p = np.array([[[0.0, 1.0], [1.0, 0.0]]])
+
+    out = verify_target_only(
+        np.array([[1]]),
+        p,
+        uniforms=np.array([[0.9]]),
+        uniform_final=np.array([0.3]),
+        threshold_acc=2.0,
+    )
+
+    assert out.ids.tolist() == [[1, 0]]
+
+
+def test_exact_match_takes_more_drafts_than_there_are_requests():
+    p = np.array([[[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]])
+
+    out = verify_exact_match(np.array([[1, 0]]), p, uniforms=np.full((1, 3), 0.5))
+
+    assert (out.accepted.tolist(), out.ids.tolist()) == ([2], [[1, 0, 1]])
+
+
+def test_a_run_of_matches_is_counted_within_one_request():
+    """Argmax 1, 0, 1 of both; the first request misses its first draft, the second none."""
+    logits = np.array([[[0.0, 2.0], [2.0, 0.0], [0.0, 2.0]]] * 2)
+
+    out = verify_greedy(np.array([[0, 0], [1, 0]]), logits, vocab=2, draft_len=np.array([2, 2]))
+
+    assert out.accepted.tolist() == [0, 2]
+    assert out.ids.tolist() == [[1, -1, -1], [1, 0, 1]]

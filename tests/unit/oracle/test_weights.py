@@ -151,3 +151,30 @@ def test_a_misfit_names_all_kinds():
     )
     with pytest.raises(InputError, match=match):
         check_weights(weights, TINY)
+
+
+def test_a_header_of_no_bytes_is_no_header(tmp_path):
+    """Eight bytes that announce 0 are long enough; there is no JSON in none."""
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(bytes(8))
+
+    with pytest.raises(InputError, match="header is no JSON"):
+        load_weights(path)
+
+
+def test_a_header_one_byte_longer_than_the_file_is_refused(tmp_path):
+    path = tmp_path / "w.safetensors"
+    path.write_bytes((3).to_bytes(8, "little") + b"{}")
+
+    with pytest.raises(InputError, match="announce a header of 3 bytes, the file has 10"):
+        load_weights(path)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"data_offsets": [-1, 7]}, {"shape": [-1, -1, 2]}, {"shape": [-1, -2]}]
+)
+def test_counts_below_zero_are_refused_though_their_sizes_fit(tmp_path, wrong):
+    path = _write(tmp_path / "w.safetensors", {"x": {**ENTRY, **wrong}}, bytes(8))
+
+    with pytest.raises(InputError, match="does not fit bytes"):
+        load_weights(path)
