@@ -134,6 +134,7 @@ def test_a_prompt_of_one_token_decodes_it(tags):
     if "tensors" in tags:
         assert run.tensors["decode.positions"].array.tolist() == [0]
         assert run.tensors["decode.logits"].array.shape == (1, 19)
+        assert not [name for name in run.tensors if name.startswith("decode.prefix.")]
     if "state" in tags:
         assert run.tensors["state.decode.kv.1"].array.shape == (1, 8)
     assert run.passes["decode"] == 5
