@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import validate.stats.calibration as calibration
 from tests.measured import assert_measured
 from validate.schema import Interval, Levels
-from validate.stats import N_MIN, calibration, n_min
+from validate.stats import N_MIN, n_min
 from validate.stats._laws import LAWS, Draw, Law
 from validate.stats.calibration import Cell, calibrate, decide_n_min, most
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import validate.stats.calibrate_table as calibrate_table
 from tests.measured import assert_measured, known
 from validate.errors import InputError
 from validate.schema import Levels
@@ -20,7 +21,6 @@ from validate.stats import (
     binomial_test,
     bootstrap,
     bootstrap_limits,
-    calibrate_table,
     exceedance_n_needed,
     floor_limits,
     hazard_noninferiority,
