@@ -5,13 +5,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, optimize, stats
 
 from tests.measured import assert_measured, known
 from validate.errors import InputError
 from validate.schema import Interval
 from validate.stats import (
     combined_p,
+    cvm_power,
     cvm_shift_needed,
     cvm_test,
     group_dispersion,
@@ -81,6 +82,13 @@ class TestMeans:
 
         assert one > 100
         assert_measured([wide / 1e4, absolute / half], [one, 1.0], atol=0, rtol=1e-5)
+        below, wide_below = (
+            known(mde_mean_t(sd=sd, n=9, alpha=0.05, power=0.01)) for sd in (1.0, 1e4)
+        )
+        assert below < 0
+        assert_measured(wide_below / 1e4, below, atol=0, rtol=1e-5)
+        small = known(mde_abs_mean(limit=0.0, sd=1e-3, n=2, alpha=0.001, power=0.5))
+        assert_measured(small * 1e7, absolute, atol=0, rtol=1e-5)
         assert mde_ratio_t(log_sd=1.0, n=2, alpha=0.001, power=0.5) is None
         assert mde_ratio_t(log_sd=1.0, n=1, alpha=0.05, power=0.5) is None
 
@@ -272,6 +280,29 @@ class TestLossless:
         assert 0.0 < known(found.p_value) < 1.0
         assert found.n == 20
 
+    def test_one_value_apart_is_spread_enough(self) -> None:
+        for values in ([0.0, *[0.5] * 19], [*[0.5] * 19, 1.0]):
+            assert cvm_test(values).p_value is not None
+        assert cvm_test([0.5] * 20).why_undefined == "all values equal"
+
+    @pytest.mark.parametrize("shift", [0.5, 1.5, -3.0])
+    def test_power_on_a_finer_grid(self, shift: float) -> None:
+        """(Z + shift)^2 / pi^2 plus a gamma variable of the rest's mean and variance, by SciPy."""
+        scale = lossless.REST_VARIANCE / lossless.REST_MEAN
+        rest = stats.gamma(lossless.REST_MEAN / scale, scale=scale).ppf(
+            (np.arange(2000) + 0.5) / 2000
+        )
+
+        def beyond(critical: float, move: float) -> float:
+            edge = math.pi * np.sqrt(np.maximum(critical - rest, 0.0))
+            chances = stats.norm.sf(edge, loc=move) + stats.norm.cdf(-edge, loc=move)
+            return float(np.mean(chances))
+
+        critical = optimize.brentq(lambda c: beyond(c, 0.0) - 0.1, 0.05, 3.0, xtol=1e-5)
+
+        found = cvm_power(shift, alpha=0.1)
+        assert_measured(found, beyond(critical, shift), atol=1e-3, rtol=0)
+
     def test_z_is_refused_on_either_side(self) -> None:
         """Both tails, by ``scipy.stats.norm``."""
         edge = stats.norm.isf(0.1)
@@ -309,17 +340,17 @@ class TestLossless:
             )
 
     def test_sums_of_groups(self) -> None:
-        """Five pairs of sums 0.8, 0, 0.2, -0.4, 0.6 about 1; the single 0.9 is left out.
+        """Five pairs of sums 0.8, 0, 0.2, -0.4, 0.8 about 1; the single 0.9 is left out.
 
-        1.2 / (2 / 12) = 7.2 of five degrees, by ``scipy.stats.chi2``.
+        1.48 / (2 / 12) = 8.88 of five degrees, by ``scipy.stats.chi2``.
         """
-        values = [0.9, 0.9, 0.1, 0.9, 0.7, 0.5, 0.2, 0.4, 0.8, 0.8, 0.9]
+        values = [0.9, 0.9, 0.1, 0.9, 0.7, 0.5, 0.2, 0.4, 0.9, 0.9, 0.9]
         found = group_dispersion(values, np.array([4, 4, 1, 1, 7, 7, 0, 0, 9, 9, 3]), what="x")
 
         assert found.n == 5
         assert_measured(
             [known(found.statistic), known(found.estimate), known(found.p_value)],
-            [7.2, 1.44, stats.chi2.sf(7.2, 5)],
+            [8.88, 1.776, stats.chi2.sf(8.88, 5)],
             atol=1e-12,
             rtol=0,
         )
