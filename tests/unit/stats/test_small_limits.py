@@ -96,6 +96,13 @@ class TestNeeded:
     def test_a_drop_below_the_limit_can_be_shown(self) -> None:
         assert 100 < known(drop_n_needed(2, 1, 100, limit=0.02, levels=LEVELS)) < 10_000
 
+    def test_a_drop_at_the_limit_is_not_below_it(self) -> None:
+        """Not even at a level at which the upper limit lies below what was seen."""
+        low = Levels(low=0.99, high=0.4)
+
+        assert drop_n_needed(1, 0, 100, limit=0.01, levels=low) is None
+        assert known(drop_n_needed(1, 0, 100, limit=0.0101, levels=low)) > 0
+
     def test_more_than_ten_million_is_no_plan(self) -> None:
         assert drop_n_needed(0, 0, 10, limit=1e-7, levels=LEVELS) is None
 

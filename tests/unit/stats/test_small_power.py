@@ -198,15 +198,47 @@ class TestProjected:
         found = units_for_mean(value, high=high, n=n, limit=value + room, level=0.95)
         assert found == tried[np.argmax(inside)]
 
+    def test_means_up_to_a_million(self) -> None:
+        """The width falls as 1 / sqrt(n), 1 at 10,000: 800,000 units are named, 1,500,000 are not."""
+        spread = 100 / stats.t.ppf(0.95, 9999)
+        tried = np.arange(799_000, 801_000)
+        limit = 100 / math.sqrt(800_000)
+        inside = stats.t.ppf(0.95, tried - 1) * spread / np.sqrt(tried) <= limit
+
+        assert (
+            units_for_mean(0.0, high=1.0, n=10_000, limit=limit, level=0.95)
+            == (tried[np.argmax(inside)])
+        )
+        far = 100 / math.sqrt(1_500_000)
+        assert units_for_mean(0.0, high=1.0, n=10_000, limit=far, level=0.95) is None
+
+    def test_shares_up_to_a_million(self) -> None:
+        """ln 0.05 / ln(1 - L): 748,932 and 1,497,865."""
+        assert units_for_share(0.0, limit=4e-6, level=0.95) == math.ceil(
+            math.log(0.05) / math.log1p(-4e-6)
+        )
+        assert units_for_share(0.0, limit=2e-6, level=0.95) is None
+
+    def test_a_rate_that_is_no_count_rests_on_one_event(self) -> None:
+        """0.01 of a limit of 1 is less than one event of 4.74 gives: 1 event of an exposure of 100."""
+        tried = np.arange(1, 3000)
+        counts = np.ceil(0.01 * tried - 1e-9)
+        inside = stats.chi2.ppf(0.95, 2 * counts + 2) / (2 * tried) <= 0.03
+
+        found = units_for_rate(0.01, high=1.0, n=100, limit=0.03, level=0.95)
+        assert found == tried[np.argmax(inside)]
+
+    @pytest.mark.parametrize("off", [0.0, 1e-4, -1e-4])
     @pytest.mark.parametrize("events", [1, 2, 3, 4, 5, 6, 9, 16, 17])
-    def test_rate_by_trying_every_n(self, events: int) -> None:
-        """Garwood's limit as half a chi-square quantile: one prompt gave all of the events."""
+    def test_rate_by_trying_every_n(self, events: int, off: float) -> None:
+        """Garwood's limit as half a chi-square quantile, rounded: one prompt gave all of the events."""
         high = stats.chi2.ppf(0.95, 2 * events + 2) / 2
         for limit in (0.9 * high + 0.1 * events, 0.5 * (high + events)):
             tried = np.arange(1, 1000)
             ends = stats.chi2.ppf(0.95, 2 * events * tried + 2) / (2 * tried)
             expected = tried[np.argmax(ends <= limit)]
-            found = units_for_rate(float(events), high=high, n=1, limit=limit, level=0.95)
+            rounded = high * (1 + off)
+            found = units_for_rate(float(events), high=rounded, n=1, limit=limit, level=0.95)
             assert found == expected
 
     def test_one_unit_may_do(self) -> None:
@@ -234,7 +266,7 @@ class TestProjected:
         )
         single = Interval(
             low=None, low_level=0.95, high=None, high_level=0.95, method="order statistic",
-            q=0.5, above=(3.0,),
+            q=0.3, above=(3.0,),
         )  # fmt: skip
         assert units_needed(single, value=1.0, n=1, limit=2.0) is None  # all of one unit is beyond
 
