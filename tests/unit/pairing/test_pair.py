@@ -8,6 +8,7 @@ import pytest
 from tests.fakes import FakeSide, digest, make_manifest, make_prompt, make_stream
 from validate.errors import IncomparableError
 from validate.pairing import pair, pair_evals_alone
+from validate.pairing.evals import pair_evals
 from validate.schema import Pair
 
 
@@ -69,6 +70,16 @@ def test_equal_captures_pair_and_settings_pass_through():
     assert made.oracle is oracle
     assert made.config == {"layers": 9}
     assert made.weights is not None
+
+
+@pytest.mark.parametrize("make", [pair, pair_evals, pair_evals_alone])
+def test_no_side_takes_the_other_s_place(make):
+    """A swapped pair blames ref for what cand did, and all else looks as before."""
+    ref, cand = side("cuda"), side("rocm")
+    made = make(ref, cand, near_tie=0.0, route_gap=0.0)
+
+    assert made.ref is ref
+    assert made.cand is cand
 
 
 def test_other_dtype_of_the_same_kind_pairs():
