@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from tests.fakes import FakeSide, digest, make_manifest, make_prompt, make_stream
+from tests.unit.metrics.evals_items import eval_pair, items
 from validate.errors import IncomparableError
 from validate.pairing import pair, pair_evals_alone
 from validate.pairing.evals import pair_evals
 from validate.schema import Pair
+from validate.schema.evals import EvalSet
 
 
 def tensors(prompts: int = 2, *, dtype: Any = np.float32) -> dict[str, dict[str, np.ndarray]]:
@@ -80,6 +82,20 @@ def test_no_side_takes_the_other_s_place(make):
 
     assert made.ref is ref
     assert made.cand is cand
+
+
+@pytest.mark.parametrize("make", [pair, pair_evals, pair_evals_alone])
+def test_no_side_s_evals_take_the_other_s_place(make):
+    """Ref right, cand wrong: swapped, a drop reads as a gain."""
+    sides = [side("cuda"), side("rocm")]
+    for one, score in zip(sides, (1.0, 0.0), strict=True):
+        answers = [{"scores": {"acc": score}}]
+        head = eval_pair(answers, answers).task
+        held = EvalSet(model=one.label, tasks={"t": head}, items=items(answers))
+        object.__setattr__(one, "evals", held)
+
+    (found,) = make(*sides, near_tie=0.0, route_gap=0.0).evals.pairs
+    assert [one.scores["acc"] for one in (*found.ref, *found.cand)] == [1.0, 0.0]
 
 
 def test_other_dtype_of_the_same_kind_pairs():
